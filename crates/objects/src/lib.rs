@@ -1,5 +1,6 @@
 //! The objects of an HDF5 file, read from its bytes without libhdf5: links, attributes, datatypes, and what a dataset is made
-//! of; and those of a closed log, made of the ones of its shadow ([`closed`]). Sections are those of the HDF5 File Format Specification 3.0.
+//! of. Also the metadata image of definitions ([`defined`]), and the metadata of a closed log ([`closed`]). Sections are those of the
+//! HDF5 File Format Specification 3.0.
 //!
 #![doc = "```ignore"]
 #![doc = include_str!("../examples/show_dataset.rs")]
@@ -11,7 +12,8 @@
 //! * `chunks`: the chunk indexes of datasets.
 //! * `value`: elements as plain values. `virtuals`: which elements of virtual datasets are those of others.
 //! * `heap`: local, global and fractal heaps. `messages`: object headers.
-//! * [`closed`]: what a log is closed with.
+//! * [`defined`]: the metadata image of what a program defines. [`closed`]: what a log is closed with, made of its metadata image.
+//! * `written`: objects that are written.
 //! * `bounds`: how much a walk may take.
 //!
 //! **Names** are bytes. Nearly all are UTF-8; HDF5 does not ask for that.
@@ -33,12 +35,14 @@ mod chunks;
 pub mod closed;
 mod dataset;
 mod datatype;
+pub mod defined;
 mod group;
 mod heap;
 mod messages;
 mod superblock;
 mod value;
 mod virtuals;
+mod written;
 
 pub use attribute::Attribute;
 pub use chunks::{Chunk, ChunkIndex};

@@ -1,18 +1,20 @@
 //! The extents of the logged datasets of a log that is not closed, and what they have to be for data that no flush covers: a
 //! program that writes behind the end of a dataset has extended it before, and only a flush tells that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::hdf5_sys::{self as h5, Id, Space};
+use crate::hdf5_sys::{self as h5, Id};
 use crate::shadow::limits;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::shadow::Shadow;
-use h5logfs_log::journal::{self, Recorded};
 use h5logfs_log::logvol::Tables;
 use h5logfs_log::model::Selections;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{Layout, Logged};
+use h5logfs_objects::defined::metadata_image;
+use h5logfs_objects::{Dataspace, LinkTarget, ObjectKind, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -46,37 +48,50 @@ impl Extended {
 
 /// The logged datasets of a log.
 pub fn logged(journal: &Recorded) -> Result<Vec<Extended>> {
-    let Some(shadow) = &journal.shadow else {
-        let defined = journal.outline.datasets.iter().zip(0..);
-        let of = |(defined, id): (&journal::definition::Defined, u32)| Extended {
-            id,
-            name: defined.path.clone(),
-            dims: defined.layout.dims.clone(),
-            max_dims: defined.layout.max_dims.clone(),
-            element_size: defined.layout.datatype.size().into(),
-            filtered: !defined.layout.filters.is_empty(),
-        };
-        return Ok(defined.map(of).collect());
-    };
-    h5::forbid_plugins()?;
-    let file = h5::open_image(&shadow.image)?;
+    let shadow = metadata_image(journal)?;
+    let objects = Objects::open(&shadow.image)?;
+    let paths = paths(&objects)?;
     let mut found = Vec::new();
     for (id, header) in &shadow.logged {
         let Some(header) = header else { continue };
-        let dataset = h5::open_object(&file, *header)?;
-        let Space::Simple { dims, max } = h5::dataset_space(&dataset)? else {
+        let dataset = objects.dataset(*header)?;
+        let Dataspace::Simple { dims, max_dims } = dataset.space else {
             continue;
         };
+        let name = paths.get(header).cloned();
         found.push(Extended {
             id: *id,
-            name: h5::path_of(&dataset).unwrap_or_else(|| format!("dataset {id}")),
+            name: name.unwrap_or_else(|| format!("dataset {id}")),
             dims,
-            max_dims: limits(&max),
-            element_size: h5::type_size(&h5::dataset_type(&dataset)?)? as u64,
-            filtered: h5::has_filters(&h5::dataset_creation(&dataset)?)?,
+            max_dims: limits(&max_dims),
+            element_size: dataset.datatype.size.into(),
+            filtered: !dataset.filters.is_empty(),
         });
     }
     Ok(found)
+}
+
+/// A path of each object that hard links lead to, by the address of its header.
+fn paths(objects: &Objects<&Vec<u8>>) -> Result<HashMap<u64, String>> {
+    let mut paths = HashMap::from([(objects.root(), String::new())]);
+    let mut groups = vec![objects.root()];
+    while let Some(group) = groups.pop() {
+        let parent = paths.get(&group).cloned().unwrap_or_default();
+        for link in objects.links(group)? {
+            let LinkTarget::Hard(address) = link.target else {
+                continue;
+            };
+            if paths.contains_key(&address) {
+                continue;
+            }
+            let name = String::from_utf8_lossy(&link.name);
+            paths.insert(address, format!("{parent}/{name}"));
+            if objects.kind(address)? == ObjectKind::Group {
+                groups.push(address);
+            }
+        }
+    }
+    Ok(paths)
 }
 
 /// Datasets that have to grow for new records, and their extents then. `is_new` tells from the place of its data whether a

@@ -1,17 +1,14 @@
-//! A log that was not closed, or is still written: has its objects in memory, from the definitions or the shadow in the
-//! journal, and walks them like those of any other log.
+//! A log that was not closed, or is still written: opens its metadata image in memory, and walks the objects like those of any other
+//! log.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use super::layout_objects::LayoutObjects;
-use super::logvol::LogVolObjects;
 use super::room::Room;
 use super::shadow::ShadowObjects;
 use super::shown_unflushed::{RankShown, Shown};
 use super::sources::Sources;
 use super::{Original, Scanned, extents, no_moment, shown};
-use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
@@ -30,6 +27,7 @@ use h5logfs_log::scan::{ScanRequest, damage, shape::Chooser};
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_objects::defined::metadata_image;
 
 /// Scans the log up to its last complete flush of which all can be seen.
 pub fn scan(
@@ -85,7 +83,7 @@ pub fn scan(
     let original = Original {
         file: &objects.file,
         bytes: &objects.bytes,
-        layout: objects.layout.as_ref(),
+        layout: &objects.layout,
         is_partial: true,
     };
     let how = shown::How {
@@ -124,11 +122,11 @@ pub fn scan(
 
 /// The objects of the log.
 struct Objects {
-    /// A file in memory.
+    /// The metadata image, as a file in memory.
     file: h5::Id,
     /// Its bytes, in which references to regions lead to their heap.
     bytes: Vec<u8>,
-    layout: Box<dyn LayoutObjects>,
+    layout: ShadowObjects,
 }
 
 impl Objects {
@@ -142,23 +140,23 @@ impl Objects {
                 defined.layout.dims.clone_from(dims);
             }
         }
-        if let Some(shadow) = journal.shadow.take() {
+        let of_program = journal.shadow.take();
+        let is_of_program = of_program.is_some();
+        let shadow = match of_program {
+            Some(shadow) => shadow,
+            None => metadata_image(journal)?.into_owned(),
+        };
+        if is_of_program {
             h5::forbid_plugins()?;
-            let file = h5::open_image(&shadow.image)?;
-            extents::set(&file, &shadow, growth)?;
-            return Ok(Objects {
-                file,
-                layout: Box::new(ShadowObjects::of(&shadow)?),
-                bytes: shadow.image,
-            });
         }
-        let file = h5::create_in_memory(&h5::new_file_creation()?)?;
-        make_objects(&file, &journal.definitions, &journal.outline.datasets)?;
+        let file = h5::open_image(&shadow.image)?;
+        if is_of_program {
+            extents::set(&file, &shadow, growth)?;
+        }
         Ok(Objects {
             file,
-            // No region is defined.
-            bytes: Vec::new(),
-            layout: Box::new(LogVolObjects),
+            layout: ShadowObjects::of(&shadow)?,
+            bytes: shadow.image,
         })
     }
 }

@@ -2,17 +2,19 @@
 //! file.
 //!
 //! The metadata of a log in one file are made without libhdf5, as in the VOL connector (`output::plain_close`). libhdf5 makes
-//! the metadata of subfiles, and of objects that do not fit into their headers.
+//! the metadata of subfiles, and of a scale with more uses than an object header has room for.
 
 use std::path::Path;
 
-use h5logfs_common::error::Result as CoreResult;
+use h5logfs_common::error::{Error as CoreError, Result as CoreResult};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::front::extents_until;
 use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_log::journal::known_table::KnownTable;
+use h5logfs_log::journal::shadow::Shadow;
 use h5logfs_log::journal::sync;
 use h5logfs_objects::closed::ClosedObjects;
+use h5logfs_objects::defined::of_definitions;
 use h5logfs_output::files::{Files, Tabled, sync_names};
 use h5logfs_output::plain_close::{JustClosed, TabledLog};
 use h5logfs_output::{
@@ -29,6 +31,14 @@ pub struct Objects<'a> {
     pub definitions: &'a [Definition],
     /// Datasets with their present extents, in the order of their IDs.
     pub datasets: &'a [Defined],
+}
+
+impl Objects<'_> {
+    /// The metadata image of the log at `path`.
+    fn image(&self, path: &Path) -> CoreResult<Shadow> {
+        let image = of_definitions(self.definitions, self.datasets);
+        image.map_err(|fault| CoreError::of(path, fault))
+    }
 }
 
 /// Turns the data files into HDF5 files, and removes the journal. Nothing may be buffered. `known`: the table of a previously
@@ -74,7 +84,11 @@ pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result
     let fronted = tabled.iter().try_for_each(front);
     finished(LocalOutcome::of(fronted).0)?;
 
-    let closed = finish_master(files, None, objects, fsync);
+    let closed = match files.journal() {
+        Some(_) => (objects.image(files.path()))
+            .and_then(|image| finish_master(files, None, &image, fsync)),
+        None => Ok(()),
+    };
     finished(LocalOutcome::of(closed).0)?;
     Ok(JustClosed::default())
 }
@@ -92,12 +106,9 @@ fn close_one_file(
         .ok_or_else(|| Error::closed(path).to_string())?;
     let log = files.closed_log(&tabled);
     let is_synced = fsync != Fsync::None;
-    let Objects {
-        definitions,
-        datasets,
-    } = objects;
-    let metadata = ClosedObjects::of_definitions(definitions, datasets)
-        .and_then(|made| made.metadata(log, datasets.len()).ok());
+    let image = objects.image(path)?;
+    let metadata = ClosedObjects::of_image(&image)
+        .and_then(|made| made.metadata(log, objects.datasets.len()).ok());
     let seal = match metadata {
         Some(metadata) => {
             let tabled = TabledLog {
@@ -114,7 +125,7 @@ fn close_one_file(
             if is_synced {
                 journal.sync()?;
             }
-            finish_master(files, Some(&tabled), objects, fsync)?;
+            finish_master(files, Some(&tabled), &image, fsync)?;
             None
         }
     };
@@ -176,24 +187,20 @@ fn front(files: &Files, role: Role, datasets: usize, has_seals: bool) -> Front<'
 fn finish_master(
     files: &Files,
     only: Option<&Tabled>,
-    objects: Objects<'_>,
+    image: &Shadow,
     fsync: Fsync,
 ) -> CoreResult<()> {
     let Some(journal) = files.journal() else {
         return Ok(());
     };
     let path = files.path();
-    let Objects {
-        definitions,
-        datasets,
-    } = objects;
     let (role, has_seals) = match only {
         Some(file) => (role_of(file), file.has_seals),
         None => (Role::Master, files.has_seals()),
     };
-    let front = front(files, role, datasets.len(), has_seals);
+    let front = front(files, role, image.ids(), has_seals);
     let is_synced = fsync != Fsync::None;
-    write_objects(path, front, definitions, datasets, is_synced)?;
+    write_objects(path, front, image, is_synced)?;
     if is_synced {
         sync(path)?;
     }

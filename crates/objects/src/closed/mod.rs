@@ -1,57 +1,41 @@
-//! The metadata of a closed log (`docs/formats/logvol.md`), made without libhdf5 of the objects of its shadow, or of definitions:
-//! superblock, root group, the log's own objects, and those of the user with anchors in place of logged datasets.
+//! The metadata of a closed log (`docs/formats/logvol.md`), made of its metadata image without libhdf5: superblock, root group, the
+//! log's own objects, and those of the user with stub datasets in place of logged datasets.
 //!
 //! libhdf5 makes each object by several searches through its caches, so that thousands take a second. Nearly all programs make
-//! objects of few kinds, whose bytes are known: old groups, logged datasets, and attributes of numbers and texts. So a shadow
-//! with nothing else is walked through once, and its closed form is written in one piece. For any other one
-//! [`ClosedObjects::of`] has nothing, and libhdf5 copies it. Definitions say nothing else, so libhdf5 makes of them only what has no
-//! room in an object header.
-//!
-//! | module | contents |
-//! |---|---|
-//! | `plain` | which shadows these are; their objects as headers without addresses |
-//! | `defined` | the objects of definitions in the same form |
-//! | `datatype` | messages of the datatypes of definitions |
-//! | `header` | object headers and messages |
-//! | `heap` | values of variable length |
+//! objects of few kinds, whose bytes are known. So `plain` walks through an image with nothing else once, and its closed form is
+//! written in one piece. For any other image [`ClosedObjects::of`] has nothing, and libhdf5 copies it.
 
-mod datatype;
-mod defined;
-mod header;
-mod heap;
 mod plain;
 
 use std::collections::HashMap;
 
 use h5logfs_log::front::FRONT;
-use h5logfs_log::image::links::{Named, Sizes, Table, To};
+use h5logfs_log::image::links::{Named, Table, To};
 use h5logfs_log::image::object_header::kind;
 use h5logfs_log::image::{Added, Space};
 use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
-use h5logfs_log::journal::definition::{Defined, Definition};
+use h5logfs_log::journal::shadow::Shadow;
 use h5logfs_log::logvol::{MARK, names};
 use h5logfs_log::window::Piece;
 
 use crate::Result;
-use header::{Messages, PREFIX};
-use plain::{Plain, Target};
-
-/// Bytes of the superblock (II.A), of version 0.
-const SUPERBLOCK: usize = h5logfs_log::image::SUPERBLOCK;
-
-/// Half as many links as a leaf of a symbol table has, and children as a node of its B-tree: the defaults of libhdf5, which the
-/// superblock names.
-const LEAF_K: u16 = 4;
-const NODE_K: u16 = 16;
-const SIZES: Sizes = Sizes::of(LEAF_K, NODE_K);
+use crate::written::header::{self, HEAD, Messages, PREFIX};
+use crate::written::{self, NewObject, Root, SIZES, SUPERBLOCK, link, superblock};
 
 /// The objects of a log, but for addresses.
 #[derive(Debug)]
-pub struct ClosedObjects(Vec<Plain>);
+pub struct ClosedObjects(Vec<NewObject>);
 
 impl ClosedObjects {
-    /// The objects of a shadow with this image, of which those at the addresses of `logged` are logged datasets with these IDs.
-    /// `None` where only libhdf5 can copy them, or tell what is wrong with them.
+    /// The objects of a log with this metadata image. `None` where only libhdf5 can copy them, or tell what is wrong with them.
+    pub fn of_image(image: &Shadow) -> Option<Self> {
+        let logged = image.logged.iter();
+        let logged = logged.filter_map(|(id, header)| Some(((*header)?, *id)));
+        ClosedObjects::of(&image.image, logged)
+    }
+
+    /// The objects of a metadata image with these bytes, of which those at the addresses of `logged` are logged datasets with these
+    /// IDs. `None` where only libhdf5 can copy them, or tell what is wrong with them.
     pub fn of(image: &Vec<u8>, logged: impl IntoIterator<Item = (u64, u32)>) -> Option<Self> {
         let mut ids = HashMap::new();
         for (header, id) in logged {
@@ -59,16 +43,8 @@ impl ClosedObjects {
                 return None;
             }
         }
-        plain::objects(image, &ids)
-            .ok()
-            .flatten()
-            .map(ClosedObjects)
-    }
-
-    /// The objects that definitions make. `datasets` are in the order of their IDs, with their present extents. `None` where only libhdf5
-    /// can make them.
-    pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Option<Self> {
-        defined::objects(definitions, datasets).map(ClosedObjects)
+        let objects = plain::objects(image, &ids);
+        objects.ok().flatten().map(ClosedObjects)
     }
 
     /// The metadata of the closed log, with its seal. `datasets` is the number of dataset IDs in use.
@@ -76,7 +52,7 @@ impl ClosedObjects {
         let start = log.table.offset + log.table.len;
         let mut front = vec![0; FRONT as usize];
         let mut own = Space::new(SUPERBLOCK as u64);
-        let mut rest = Space::with_room(start, self.size());
+        let mut rest = Space::with_room(start, written::size(&self.0));
         let group = own_objects(&mut own, log).ok_or(TOO_MUCH)?;
         let (root, table) = self
             .objects(&mut own, &mut rest, (log, datasets), group)
@@ -97,17 +73,6 @@ impl ClosedObjects {
         Ok(Added::of(front, start, rest))
     }
 
-    /// About how many bytes they take.
-    fn size(&self) -> usize {
-        /// Of a link, in the tables of its group.
-        const LINK: usize = 64;
-        let of = |object: &Plain| {
-            let links = object.table.as_ref().map_or(0, |table| table.links.len());
-            PREFIX + object.messages.bytes().len() + LINK * links
-        };
-        self.0.iter().map(of).sum()
-    }
-
     /// Writes the root group, and all that is in it, with the log's own `group`. Returns its address, and where its links are.
     fn objects(
         &self,
@@ -115,95 +80,58 @@ impl ClosedObjects {
         rest: &mut Space,
         log: (ClosedLog<'_>, usize),
         group: u64,
-    ) -> Option<(u64, Table)> {
-        let (root, others) = self.0.split_first()?;
-        let (address, mut messages_at) = put_root(own, rest, log, root)?;
-        let mut addresses = vec![address];
-        for object in others {
-            let address = object.messages.put(rest, object.links, 0)?;
-            let messages = address + PREFIX as u64;
-            for (at, bytes) in object.patches.iter().flatten() {
-                rest.set(messages + *at as u64, bytes);
-            }
-            addresses.push(address);
-            messages_at.push(messages);
+    ) -> Option<(u64, Option<Table>)> {
+        let (address, messages) = put_root(own, rest, log, self.0.first()?, group)?;
+        let more = Named {
+            name: names::LOG_GROUP.as_bytes().into(),
+            target: To::Object(group),
+        };
+        let root = Root {
+            address,
+            messages,
+            more: Some(more),
+        };
+        let table = written::put(rest, &self.0, root)?.of_root;
+        if let Some(table) = table {
+            own.set(address + (PREFIX + HEAD) as u64, &table.to_bytes());
         }
-        let mut of_root = None;
-        for (number, object) in self.0.iter().enumerate() {
-            let Some(group_links) = &object.table else {
-                continue;
-            };
-            let named = group_links.links.iter().map(|(name, target)| Named {
-                name: name.into(),
-                target: match target {
-                    Target::Object(number) => To::Object(addresses[*number]),
-                    Target::Path(path) => To::Path(path.clone()),
-                },
-            });
-            let mut named: Vec<Named<'_>> = named.collect();
-            if number == 0 {
-                named.push(Named {
-                    name: names::LOG_GROUP.as_bytes().into(),
-                    target: To::Object(group),
-                });
-            }
-            let table = Table::put(rest, named, SIZES);
-            if number == 0 {
-                own.set(address + (PREFIX + header::HEAD) as u64, &table.to_bytes());
-                of_root = Some(table);
-            } else {
-                rest.set(
-                    messages_at[number] + group_links.at as u64,
-                    &table.to_bytes(),
-                );
-            }
-        }
-        for (object, messages) in self.0.iter().zip(&messages_at) {
-            for (at, number) in &object.references {
-                let address = addresses.get(*number)?;
-                rest.set(messages.wrapping_add(*at as u64), &address.to_le_bytes());
-            }
-        }
-        let mut values = Vec::new();
-        for (object, messages) in self.0.iter().zip(&messages_at) {
-            for value in &object.heap_values {
-                let at = messages.wrapping_add(value.at as u64);
-                values.push((at, value.stored.bytes(&addresses)?));
-            }
-        }
-        let bytes = values.iter().map(|(_, bytes)| &bytes[..]);
-        heap::put(rest, bytes, |rest, value, address, number| {
-            let at = values[value].0;
-            rest.set(at, &address.to_le_bytes());
-            rest.set(at + 8, &number.to_le_bytes());
-        });
-        Some((address, of_root?))
+        Some((address, table))
     }
 }
 
 const TOO_MUCH: &str = "the metadata of the closed log take too much room";
 
-/// Writes the header of the root group. What it has of the user lies behind the table, since the room in the front is little.
-/// Returns its address, and the one from which the messages of the user count.
+/// Writes the header of the root group, which has the log's own `group`. What it has of the user lies behind the table, since the room
+/// in the front is little. Returns its address, and the one from which the messages of the user count.
 fn put_root(
     own: &mut Space,
     rest: &mut Space,
     log: (ClosedLog<'_>, usize),
-    root: &Plain,
-) -> Option<(u64, Vec<u64>)> {
+    root: &NewObject,
+    group: u64,
+) -> Option<(u64, u64)> {
     let mut messages = Messages::default();
-    messages.push(kind::SYMBOL_TABLE, 0, &[0; 16])?;
+    // The first message is the symbol table, if there is one, which is in the front.
+    let (taken, more) = if root.table.is_some() {
+        messages.push(kind::SYMBOL_TABLE, 0, &[0; 16])?;
+        (HEAD + 16, root.messages.count() - 1)
+    } else {
+        messages.push(
+            kind::LINK,
+            0,
+            &link::hard(names::LOG_GROUP.as_bytes(), false, group)?,
+        )?;
+        (0, root.messages.count())
+    };
     push_mark(&mut messages, log)?;
-    // Its first message is the symbol table, which is in the front.
-    let (taken, more) = (header::HEAD + 16, root.messages.count() - 1);
-    let theirs = &root.messages.bytes()[taken..];
+    let theirs = root.messages.bytes().get(taken..)?;
     let at = rest.put(theirs);
     if more > 0 {
         let place = [at, theirs.len() as u64].map(u64::to_le_bytes);
         messages.push(kind::CONTINUATION, 0, place.as_flattened())?;
     }
     let address = messages.put(own, root.links, more)?;
-    Some((address, vec![at.wrapping_sub(taken as u64)]))
+    Some((address, at.wrapping_sub(taken as u64)))
 }
 
 /// The root attributes that make the file a log (section 1.1).
@@ -250,21 +178,4 @@ fn bytes_of_log(piece: Piece) -> Option<Messages> {
     let place = header::contiguous(piece.offset, piece.len);
     messages.push(kind::LAYOUT, 0, &place)?;
     Some(messages)
-}
-
-/// A superblock of version 0 (II.A).
-fn superblock(root: u64, table: Table, end: u64) -> Vec<u8> {
-    const HAS_TABLE: u32 = 1;
-    let mut bytes = b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0".to_vec();
-    bytes.extend([LEAF_K, NODE_K].map(u16::to_le_bytes).as_flattened());
-    bytes.extend([0; 4]);
-    // From byte 0 on; no free space, no driver.
-    let addresses = [0, u64::MAX, end, u64::MAX];
-    bytes.extend(addresses.map(u64::to_le_bytes).as_flattened());
-    // The root group has no name.
-    bytes.extend([0, root].map(u64::to_le_bytes).as_flattened());
-    bytes.extend(HAS_TABLE.to_le_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend(table.to_bytes());
-    bytes
 }

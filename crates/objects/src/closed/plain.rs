@@ -1,5 +1,5 @@
-//! Objects of a shadow that a closed log has without more ado: old groups, logged datasets, and their attributes. Whatever else a
-//! shadow may have, libhdf5 copies.
+//! Copies objects of a metadata image as a closed log has them: groups with symbol tables or link messages, logged datasets, and their
+//! attributes. libhdf5 copies images with anything else.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,126 +10,132 @@ use h5logfs_log::filters::Filter;
 use h5logfs_log::image::object_header::{self, Mode, Prefix, kind};
 use h5logfs_log::logvol::{escaped, names};
 
-use super::header::{self, Messages, allocation};
 use crate::attribute::Parts;
 use crate::dataset::{Layout, pipeline};
 use crate::datatype::{Class, Datatype, ReferenceKind};
 use crate::heap::GlobalHeaps;
-use crate::{Dataspace, LinkTarget, Objects, Result};
-
-/// An object as the closed log has it, but for addresses.
-#[derive(Debug)]
-pub struct Plain {
-    /// Objects that are alike share them.
-    pub messages: Rc<Messages>,
-    /// What differs in those of this one.
-    pub patches: Patches,
-    /// How many links lead to it.
-    pub links: u32,
-    /// Of a group.
-    pub table: Option<GroupLinks>,
-    /// Elements of its attributes that lie in a heap.
-    pub heap_values: Vec<HeapValue>,
-    /// Where in the messages the addresses of objects are, and the numbers of these.
-    pub references: Vec<(usize, usize)>,
-}
-
-/// Bytes of messages that are replaced, and where they are: the ID of a dataset, and a time.
-pub type Patches = [Option<(usize, [u8; 4])>; 2];
-
-/// The links of a group, by name.
-#[derive(Debug)]
-pub struct GroupLinks {
-    /// Where in the messages the symbol table is named.
-    pub at: usize,
-    pub links: Vec<(Vec<u8>, Target)>,
-}
-
-/// What a link leads to.
-#[derive(Debug)]
-pub enum Target {
-    /// The object of this number.
-    Object(usize),
-    /// What is at this path.
-    Path(Vec<u8>),
-}
-
-/// A value of variable length.
-#[derive(Debug)]
-pub struct HeapValue {
-    /// Where in the messages its place is named.
-    pub at: usize,
-    pub stored: Stored,
-}
-
-/// What lies in a heap.
-#[derive(Debug)]
-pub enum Stored {
-    Bytes(Vec<u8>),
-    /// The addresses of the objects of these numbers.
-    Objects(Vec<usize>),
-}
-
-impl Stored {
-    /// Its bytes, where objects have these addresses.
-    pub fn bytes(&self, addresses: &[u64]) -> Option<Cow<'_, [u8]>> {
-        match self {
-            Stored::Bytes(bytes) => Some(bytes.into()),
-            Stored::Objects(numbers) => {
-                let addresses = numbers.iter().map(|number| addresses.get(*number).copied());
-                let addresses: Vec<u64> = addresses.collect::<Option<_>>()?;
-                Some(addresses.into_iter().flat_map(u64::to_le_bytes).collect())
-            }
-        }
-    }
-}
+use crate::written::header::{self, Messages, allocation};
+use crate::written::{HeapValue, Made, NewObject, Patches, Stored, Target, link};
+use crate::{Dataspace, Link, LinkTarget, Objects, Result};
 
 /// All objects of an image, the root group first, of which those with IDs are logged. `None` where libhdf5 has to copy them.
-pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Plain>>> {
+pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<NewObject>>> {
     let objects = Objects::open(image)?;
     let mut reader = Reader {
         heaps: GlobalHeaps::new(image),
         objects,
         ids,
         kinds: Vec::new(),
+        bases: Vec::new(),
+        last_type: None,
     };
-    let mut addresses = vec![reader.objects.root()];
-    let mut numbers = HashMap::from([(reader.objects.root(), 0)]);
-    // The superblock leads to the root group.
-    let mut links = vec![1u32];
-    let mut all = Vec::new();
-    while let Some(address) = addresses.get(all.len()).copied() {
-        let Some((mut object, targets)) = reader.object(address)? else {
+    let mut found = Found::of(reader.objects.root());
+    let (mut all, mut pointers) = (Vec::new(), Vec::new());
+    while let Some(address) = found.addresses.get(all.len()).copied() {
+        let Some(copy) = reader.object(address)? else {
             return Ok(None);
         };
-        for (name, target) in targets {
-            let target = match target {
-                LinkTarget::Hard(address) => {
-                    let number = *numbers.entry(address).or_insert(addresses.len());
-                    if number == addresses.len() {
-                        addresses.push(address);
-                        links.push(0);
-                    }
-                    links[number] = links[number].saturating_add(1);
-                    Target::Object(number)
-                }
+        let Copy {
+            mut made,
+            patches,
+            links,
+            pointers: of_object,
+            ..
+        } = copy;
+        for link in links {
+            let target = match link.target {
+                LinkTarget::Hard(address) => Target::Object(found.link_to(address)),
                 LinkTarget::Soft(path) => Target::Path(path),
                 LinkTarget::External { .. } | LinkTarget::Other(_) => return Ok(None),
             };
-            if let Some(table) = &mut object.table {
-                let stored = match escaped(&name) {
-                    Cow::Owned(stored) => Some(stored),
-                    Cow::Borrowed(_) => None,
-                };
-                table.links.push((stored.unwrap_or(name), target));
+            let name = match escaped(&link.name) {
+                Cow::Owned(stored) => stored,
+                Cow::Borrowed(_) => link.name,
+            };
+            if made.push_link(name, link.utf8, target).is_none() {
+                return Ok(None);
             }
         }
-        all.push(object);
+        let object = made.object(0);
+        all.push(NewObject { patches, ..object });
+        pointers.push(of_object);
     }
-    for (object, links) in all.iter_mut().zip(links) {
+    for ((object, links), pointers) in all.iter_mut().zip(found.links).zip(pointers) {
         object.links = links;
+        // libhdf5 knows what becomes of a reference to an object without a link.
+        if pointers.resolve(object, &found.numbers).is_none() {
+            return Ok(None);
+        }
     }
     Ok(Some(all))
+}
+
+/// The objects that links lead to.
+struct Found {
+    /// Their addresses, by number.
+    addresses: Vec<u64>,
+    numbers: HashMap<u64, usize>,
+    /// How many links lead to each.
+    links: Vec<u32>,
+}
+
+impl Found {
+    /// The superblock leads to the root group.
+    fn of(root: u64) -> Self {
+        Found {
+            addresses: vec![root],
+            numbers: HashMap::from([(root, 0)]),
+            links: vec![1],
+        }
+    }
+
+    /// Takes note of a link to the object at an address. Returns the number of the object.
+    fn link_to(&mut self, address: u64) -> usize {
+        let number = *self.numbers.entry(address).or_insert(self.addresses.len());
+        if number == self.addresses.len() {
+            self.addresses.push(address);
+            self.links.push(0);
+        }
+        self.links[number] = self.links[number].saturating_add(1);
+        number
+    }
+}
+
+/// The addresses of objects in the image that attributes of an object have, and where they are in its messages.
+#[derive(Default)]
+struct Pointers {
+    references: Vec<(usize, u64)>,
+    /// Lists in a heap, by where their places are named.
+    lists: Vec<(usize, Vec<u64>)>,
+}
+
+impl Pointers {
+    /// Makes them references of the copy. `numbers`: those of objects by address. `None` where they lead to none of these.
+    fn resolve(self, object: &mut NewObject, numbers: &HashMap<u64, usize>) -> Option<()> {
+        for (at, address) in self.references {
+            object.references.push((at, *numbers.get(&address)?));
+        }
+        for (at, addresses) in self.lists {
+            let of_list = addresses
+                .iter()
+                .map(|address| numbers.get(address).copied());
+            let stored = Stored::Objects(of_list.collect::<Option<_>>()?);
+            object.heap_values.push(HeapValue { at, stored });
+        }
+        Some(())
+    }
+}
+
+/// The copy of an object.
+#[derive(Default)]
+struct Copy {
+    made: Made,
+    patches: Patches,
+    links: Vec<Link>,
+    pointers: Pointers,
+    /// Where in the messages the ID of a stub dataset is, and the last time.
+    id_at: Option<usize>,
+    time_at: Option<usize>,
 }
 
 /// A message of a header of version 1, whose data are there.
@@ -141,11 +147,11 @@ struct Message<'a> {
     data: &'a [u8],
 }
 
-/// Datasets whose headers differ in their time alone, as programs make thousands: their anchors differ in time and ID.
+/// Datasets whose headers differ in their time alone, as programs make thousands: their stub datasets differ in time and ID.
 struct Alike<'a> {
     /// The header of one of them.
     header: &'a [u8],
-    /// Where the time is in it, and in the messages of the anchor.
+    /// Where the time is in it, and in the messages of the stub dataset.
     time: Option<[usize; 2]>,
     /// Where the ID is in these.
     id: usize,
@@ -167,167 +173,60 @@ impl Alike<'_> {
             && same(to..header.len())
     }
 
-    /// The anchor of the dataset with this ID and a header that is one of these.
-    fn anchor(&self, id: u32, header: &[u8]) -> Option<Plain> {
+    /// The stub dataset of the dataset with this ID and a header that is one of these.
+    fn anchor(&self, id: u32, header: &[u8]) -> Option<Copy> {
         let time = self.time.and_then(|[from, to]| {
             let time = header.get(from..)?.first_chunk()?;
             Some((to, *time))
         });
         let id = i32::try_from(id).ok()?;
-        Some(Plain {
-            messages: Rc::clone(&self.messages),
+        Some(Copy {
+            made: Made {
+                messages: Rc::clone(&self.messages),
+                ..Made::default()
+            },
             patches: [Some((self.id, id.to_le_bytes())), time],
-            links: 0,
-            table: None,
-            heap_values: Vec::new(),
-            references: Vec::new(),
+            ..Copy::default()
         })
     }
 }
 
-/// Bytes of a time, which follow its version.
-const TIME: usize = 4;
-const VERSION: usize = 4;
-
-struct Reader<'a> {
-    objects: Objects<&'a Vec<u8>>,
-    heaps: GlobalHeaps<'a, Vec<u8>>,
-    ids: &'a HashMap<u64, u32>,
-    /// The last kinds of datasets.
-    kinds: Vec<Alike<'a>>,
+/// What of a stub dataset is the same for all datasets that are alike but for times and attributes.
+struct Base<'a> {
+    /// Type, flags and data of the messages that it is made of.
+    of: Vec<(u16, u8, &'a [u8])>,
+    is_scale: bool,
+    messages: Rc<Messages>,
+    /// Where the ID is in these.
+    id: usize,
 }
 
-type Links = Vec<(Vec<u8>, LinkTarget)>;
+/// Whether a message is one of those that a stub dataset has in another form.
+fn is_of_base(message: &Message<'_>) -> bool {
+    matches!(
+        message.kind,
+        kind::DATASPACE
+            | kind::DATATYPE
+            | kind::LAYOUT
+            | kind::PIPELINE
+            | kind::FILL_VALUE
+            | kind::OLD_FILL_VALUE
+    )
+}
 
-impl<'a> Reader<'a> {
-    fn object(&mut self, address: u64) -> Result<Option<(Plain, Links)>> {
-        let id = self.ids.get(&address).copied();
-        let header = id.and_then(|_| self.header(address));
-        if let (Some(id), Some(header)) = (id, header)
-            && let Some(kind) = self.kinds.iter().find(|kind| kind.has(header))
-        {
-            let anchor = kind.anchor(id, header);
-            return Ok(anchor.map(|anchor| (anchor, Links::new())));
-        }
-        let Some(messages) = self.messages(address)? else {
-            return Ok(None);
-        };
-        if let Some(id) = id {
-            let is_time = |message: &&Message<'_>| message.kind == kind::MODIFICATION_TIME;
-            let time = messages.iter().rev().find(is_time);
-            let time = time.map(|message| (message.at.wrapping_sub(address), message.data.len()));
-            let Some(made) = self.anchor(id, messages)? else {
-                return Ok(None);
-            };
-            if let Some(header) = header {
-                self.note(header, time, &made);
-            }
-            return Ok(Some((made.object(0, None), Links::new())));
-        }
-        self.group(address, messages)
+fn base<'m, 'a>(messages: &'m [Message<'a>]) -> impl Iterator<Item = (u16, u8, &'a [u8])> + 'm {
+    let of_base = messages.iter().filter(|message| is_of_base(message));
+    of_base.map(|message| (message.kind, message.flags, message.data))
+}
+
+impl<'a> Base<'a> {
+    /// Whether these messages have it.
+    fn has(&self, messages: &[Message<'a>], is_scale: bool) -> bool {
+        self.is_scale == is_scale && base(messages).eq(self.of.iter().copied())
     }
 
-    /// A header in one piece of version 1.
-    fn header(&self, address: u64) -> Option<&'a [u8]> {
-        let image: &'a Vec<u8> = self.objects.bytes();
-        let header = image.get(usize::try_from(address).ok()?..)?;
-        let (1, len) = (header.first()?, header.get(8..)?.first_chunk()?) else {
-            return None;
-        };
-        header.get(..header::PREFIX + u32::from_le_bytes(*len) as usize)
-    }
-
-    /// Takes note of a kind of datasets: that of an anchor which was made. `time`: where the header has its last time, and the bytes of
-    /// that message.
-    fn note(&mut self, header: &'a [u8], time: Option<(u64, usize)>, made: &Made) {
-        /// Programs that make many datasets make few kinds of them, or no two of a kind.
-        const MOST: usize = 8;
-        let time = match (time, made.time_at) {
-            (None, None) => None,
-            // It may lie in another piece of the header.
-            (Some((at, len)), Some(in_anchor))
-                if len == VERSION + TIME && at < (header.len() - len) as u64 =>
-            {
-                Some([at as usize + VERSION, in_anchor + VERSION])
-            }
-            _ => return,
-        };
-        let leads_nowhere = made.heap_values.is_empty() && made.references.is_empty();
-        let Some(id) = made.id_at.filter(|_| leads_nowhere) else {
-            return;
-        };
-        self.kinds.truncate(MOST - 1);
-        self.kinds.insert(
-            0,
-            Alike {
-                header,
-                time,
-                id,
-                messages: Rc::clone(&made.messages),
-            },
-        );
-    }
-
-    /// The messages of an object. `None` where they are not as libhdf5 writes them in headers of version 1.
-    fn messages(&self, address: u64) -> Result<Option<Vec<Message<'a>>>> {
-        let image: &'a Vec<u8> = self.objects.bytes();
-        if Prefix::read(image, address)?.flags().is_some() {
-            return Ok(None);
-        }
-        let (mut messages, mut are_own) = (Vec::with_capacity(8), true);
-        object_header::messages(image, address, Mode::Strict, |message| {
-            are_own &= !message.is_shared();
-            if !matches!(message.kind, kind::NIL | kind::CONTINUATION) {
-                messages.push(Message {
-                    kind: message.kind,
-                    flags: message.flags,
-                    at: message.data,
-                    data: usize::try_from(message.data)
-                        .ok()
-                        .and_then(|at| image.get(at..)?.get(..message.len.into()))
-                        .ok_or("a message past the image")?,
-                });
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(are_own.then_some(messages))
-    }
-
-    fn group(
-        &mut self,
-        address: u64,
-        messages: Vec<Message<'_>>,
-    ) -> Result<Option<(Plain, Links)>> {
-        if messages
-            .iter()
-            .all(|message| message.kind != kind::SYMBOL_TABLE)
-        {
-            return Ok(None);
-        }
-        let mut made = Made::default();
-        let Some(at) = made.messages().push(kind::SYMBOL_TABLE, 0, &[0; 16]) else {
-            return Ok(None);
-        };
-        for message in messages {
-            let is_made = match message.kind {
-                kind::SYMBOL_TABLE => Some(()),
-                _ => self.common(&mut made, &message)?,
-            };
-            if is_made.is_none() {
-                return Ok(None);
-            }
-        }
-        let links = self.objects.links(address)?;
-        let links = links.into_iter().map(|link| (link.name, link.target));
-        let table = GroupLinks {
-            at,
-            links: Vec::new(),
-        };
-        Ok(Some((made.object(0, Some(table)), links.collect())))
-    }
-
-    /// The anchor of a logged dataset (`docs/formats/logvol.md`, section 2).
-    fn anchor(&mut self, id: u32, messages: Vec<Message<'_>>) -> Result<Option<Made>> {
+    /// That of a dataset with these messages. `None` where libhdf5 has to make it.
+    fn of(messages: &[Message<'a>], is_scale: bool) -> Result<Option<Self>> {
         let one = |kind| {
             let mut all = messages.iter().filter(|message| message.kind == kind);
             all.next().filter(|_| all.next().is_none())
@@ -357,12 +256,17 @@ impl<'a> Reader<'a> {
             },
             None => Vec::new(),
         };
-        let mut made = Made::default();
-        let mut make = || {
-            let new = made.messages();
-            new.push(kind::DATASPACE, 0, &header::NULL)?;
+        // netCDF-C crashes where a dimension scale has no dimensions.
+        let stub = if is_scale {
+            header::simple(&vec![0; dims.len().max(1)])
+        } else {
+            Some(header::NULL.to_vec())
+        };
+        let make = || {
+            let mut new = Messages::default();
+            new.push(kind::DATASPACE, 0, &stub?)?;
             new.push(kind::DATATYPE, datatype.flags, datatype.data)?;
-            for message in &messages {
+            for message in messages {
                 match message.kind {
                     kind::FILL_VALUE => {
                         let data = fill_value(message.data, usual)?;
@@ -376,84 +280,270 @@ impl<'a> Reader<'a> {
             }
             let nowhere = header::contiguous(u64::MAX, 0);
             new.push(kind::LAYOUT, 0, &nowhere)?;
-            let at = push_numbers(new, id, dims, max_dims, chunk.as_deref(), &filters)?;
-            made.id_at = Some(at);
-            Some(())
+            let id = push_numbers(&mut new, dims, max_dims, chunk.as_deref(), &filters)?;
+            Some((Rc::new(new), id))
         };
-        if make().is_none() {
+        Ok(make().map(|(messages_of_stub, id)| Base {
+            of: base(messages).collect(),
+            is_scale,
+            messages: messages_of_stub,
+            id,
+        }))
+    }
+}
+
+/// Programs that make many datasets make few kinds of them, or no two of a kind.
+const MOST_KINDS: usize = 8;
+
+/// Bytes of a time, which follow its version.
+const TIME: usize = 4;
+const VERSION: usize = 4;
+
+struct Reader<'a> {
+    objects: Objects<&'a Vec<u8>>,
+    heaps: GlobalHeaps<'a, Vec<u8>>,
+    ids: &'a HashMap<u64, u32>,
+    /// The last kinds of datasets.
+    kinds: Vec<Alike<'a>>,
+    /// What the last kinds of stub datasets begin with.
+    bases: Vec<Base<'a>>,
+    /// The last type of an attribute: its message, its bytes, and where its elements lead to.
+    last_type: Option<(&'a [u8], usize, Rc<Leads>)>,
+}
+
+impl<'a> Reader<'a> {
+    fn object(&mut self, address: u64) -> Result<Option<Copy>> {
+        let Some(id) = self.ids.get(&address).copied() else {
+            let messages = self.messages(address)?;
+            return match messages {
+                Some(messages) => self.group(address, messages),
+                None => Ok(None),
+            };
+        };
+        let header = self.header(address);
+        if let Some(header) = header
+            && let Some(kind) = self.kinds.iter().find(|kind| kind.has(header))
+        {
+            return Ok(kind.anchor(id, header));
+        }
+        let Some(messages) = self.messages(address)? else {
+            return Ok(None);
+        };
+        let is_time = |message: &&Message<'_>| message.kind == kind::MODIFICATION_TIME;
+        let time = messages.iter().rev().find(is_time);
+        let time = time.map(|message| (message.at.wrapping_sub(address), message.data.len()));
+        let copy = self.anchor(id, messages)?;
+        if let (Some(header), Some(copy)) = (header, &copy) {
+            self.note(header, time, copy);
+        }
+        Ok(copy)
+    }
+
+    /// A header in one piece of version 1.
+    fn header(&self, address: u64) -> Option<&'a [u8]> {
+        let image: &'a Vec<u8> = self.objects.bytes();
+        let header = image.get(usize::try_from(address).ok()?..)?;
+        let (1, len) = (header.first()?, header.get(8..)?.first_chunk()?) else {
+            return None;
+        };
+        header.get(..header::PREFIX + u32::from_le_bytes(*len) as usize)
+    }
+
+    /// Takes note of a kind of datasets: that of a stub dataset which was made. `time`: where the header has its last time, and the
+    /// bytes of that message.
+    fn note(&mut self, header: &'a [u8], time: Option<(u64, usize)>, copy: &Copy) {
+        let time = match (time, copy.time_at) {
+            (None, None) => None,
+            // It may lie in another piece of the header.
+            (Some((at, len)), Some(in_anchor))
+                if len == VERSION + TIME && at < (header.len() - len) as u64 =>
+            {
+                Some([at as usize + VERSION, in_anchor + VERSION])
+            }
+            _ => return,
+        };
+        let Pointers { references, lists } = &copy.pointers;
+        let leads_nowhere =
+            copy.made.heap_values.is_empty() && references.is_empty() && lists.is_empty();
+        let Some(id) = copy.id_at.filter(|_| leads_nowhere) else {
+            return;
+        };
+        self.kinds.truncate(MOST_KINDS - 1);
+        self.kinds.insert(
+            0,
+            Alike {
+                header,
+                time,
+                id,
+                messages: Rc::clone(&copy.made.messages),
+            },
+        );
+    }
+
+    /// The messages of an object. `None` where they are not as libhdf5 writes them in headers of version 1.
+    fn messages(&self, address: u64) -> Result<Option<Vec<Message<'a>>>> {
+        let image: &'a Vec<u8> = self.objects.bytes();
+        if Prefix::read(image, address)?.flags().is_some() {
             return Ok(None);
         }
-        for message in &messages {
+        let (mut messages, mut are_own) = (Vec::with_capacity(8), true);
+        object_header::messages(image, address, Mode::Strict, |message| {
+            are_own &= !message.is_shared();
+            if !matches!(message.kind, kind::NIL | kind::CONTINUATION) {
+                messages.push(Message {
+                    kind: message.kind,
+                    flags: message.flags,
+                    at: message.data,
+                    data: usize::try_from(message.data)
+                        .ok()
+                        .and_then(|at| image.get(at..)?.get(..message.len.into()))
+                        .ok_or("a message past the image")?,
+                });
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(are_own.then_some(messages))
+    }
+
+    fn group(&mut self, address: u64, messages: Vec<Message<'a>>) -> Result<Option<Copy>> {
+        let has_table = messages
+            .iter()
+            .any(|message| message.kind == kind::SYMBOL_TABLE);
+        let mut copy = Copy::default();
+        if has_table {
+            let Some(made) = Made::group(false) else {
+                return Ok(None);
+            };
+            copy.made = made;
+        } else if !messages
+            .iter()
+            .any(|message| message.kind == kind::LINK_INFO)
+        {
+            return Ok(None);
+        }
+        for message in messages {
             let is_made = match message.kind {
-                kind::DATASPACE
-                | kind::DATATYPE
-                | kind::LAYOUT
-                | kind::PIPELINE
-                | kind::FILL_VALUE
-                | kind::OLD_FILL_VALUE => Some(()),
-                _ => self.common(&mut made, message)?,
+                kind::SYMBOL_TABLE if has_table => Some(()),
+                kind::LINK_INFO | kind::GROUP_INFO if !has_table => {
+                    copied_info(&mut copy, &message)
+                }
+                // They follow when their targets have numbers.
+                kind::LINK if !has_table => Some(()),
+                _ => self.common(&mut copy, &message)?,
             };
             if is_made.is_none() {
                 return Ok(None);
             }
         }
-        Ok(Some(made))
+        copy.links = self.objects.links(address)?;
+        Ok(Some(copy))
+    }
+
+    /// The stub dataset of a logged dataset (`docs/formats/logvol.md`, section 2).
+    fn anchor(&mut self, id: u32, messages: Vec<Message<'a>>) -> Result<Option<Copy>> {
+        let Some(id_bytes) = i32::try_from(id).ok().map(i32::to_le_bytes) else {
+            return Ok(None);
+        };
+        let is_scale = is_scale(&messages)?;
+        let known = self.bases.iter().find(|base| base.has(&messages, is_scale));
+        let (base, id_at) = match known {
+            Some(base) => (Rc::clone(&base.messages), base.id),
+            None => match Base::of(&messages, is_scale)? {
+                Some(base) => {
+                    let found = (Rc::clone(&base.messages), base.id);
+                    self.bases.truncate(MOST_KINDS - 1);
+                    self.bases.insert(0, base);
+                    found
+                }
+                None => return Ok(None),
+            },
+        };
+        let mut copy = Copy {
+            patches: [Some((id_at, id_bytes)), None],
+            id_at: Some(id_at),
+            ..Copy::default()
+        };
+        copy.made.messages = base;
+        for message in messages.iter().filter(|message| !is_of_base(message)) {
+            if self.common(&mut copy, message)?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(copy))
     }
 
     /// What objects of all kinds may have: a time, a comment, and attributes.
-    fn common(&mut self, made: &mut Made, message: &Message<'_>) -> Result<Option<()>> {
+    fn common(&mut self, copy: &mut Copy, message: &Message<'a>) -> Result<Option<()>> {
         let Message {
             kind, flags, data, ..
         } = message;
         match *kind {
             kind::MODIFICATION_TIME | kind::COMMENT => {
-                let at = made.messages().push(*kind, *flags, data);
+                let at = copy.made.messages().push(*kind, *flags, data);
                 if *kind == kind::MODIFICATION_TIME {
-                    made.time_at = at;
+                    copy.time_at = at;
                 }
                 Ok(at.map(|_| ()))
             }
-            kind::ATTRIBUTE => self.attribute(made, *flags, data),
+            kind::ATTRIBUTE => self.attribute(copy, *flags, data),
             _ => Ok(None),
         }
     }
 
-    fn attribute(&mut self, made: &mut Made, flags: u8, data: &[u8]) -> Result<Option<()>> {
-        /// Makes a dataset a dimension scale, whose anchor has dimensions.
-        const CLASS: &[u8] = b"CLASS";
+    fn attribute(&mut self, copy: &mut Copy, flags: u8, data: &'a [u8]) -> Result<Option<()>> {
         let parts = Parts::of_message(data)?;
-        if parts.has_shared_datatype || parts.has_shared_space || parts.name == CLASS {
+        if parts.has_shared_datatype || parts.has_shared_space {
             return Ok(None);
         }
-        let datatype = Datatype::of_message(parts.datatype)?;
-        let space = Dataspace::of_message(parts.space);
-        let count = space.as_ref().and_then(Dataspace::elements);
-        let len = count.and_then(|count| count.checked_mul(datatype.size.into()));
-        let len = len.and_then(|len| usize::try_from(len).ok());
-        let Some(elements) = len.and_then(|len| parts.rest.get(..len)) else {
+        let Some((size, leads)) = self.attribute_type(parts.datatype)? else {
             return Ok(None);
         };
-        let is_text = matches!(datatype.class, Class::VariableText { .. });
-        if !is_text && leads_elsewhere(&datatype.class) {
+        let Some(elements) = elements(&parts, size) else {
             return Ok(None);
-        }
+        };
         let Some((data, elements_at)) = renamed(data, &parts, elements.len()) else {
             return Ok(None);
         };
-        let Some(at) = made.messages().push(kind::ATTRIBUTE, flags, &data) else {
+        let Some(at) = copy.made.messages().push(kind::ATTRIBUTE, flags, &data) else {
             return Ok(None);
         };
-        if is_text {
-            for (number, element) in elements.as_chunks::<16>().0.iter().enumerate() {
-                let place = at + elements_at + 16 * number + 4;
-                self.heap_value(made, place, element)?;
+        for (number, element) in elements.chunks_exact(size).enumerate() {
+            let at = at + elements_at + size * number;
+            match &*leads {
+                Leads::Nowhere => return Ok(Some(())),
+                Leads::ToObjects(places) => copy.pointers.note(at, element, places),
+                Leads::ToHeap { are_objects } => {
+                    self.heap_value(copy, at + 4, element, *are_objects)?;
+                }
             }
         }
         Ok(Some(()))
     }
 
+    /// The bytes of an element of this type, and where it leads to. `None` where libhdf5 has to copy it.
+    fn attribute_type(&mut self, message: &'a [u8]) -> Result<Option<(usize, Rc<Leads>)>> {
+        if let Some((last, size, leads)) = &self.last_type
+            && *last == message
+        {
+            return Ok(Some((*size, Rc::clone(leads))));
+        }
+        let datatype = Datatype::of_message(message)?;
+        let size = datatype.size as usize;
+        Ok(Leads::of(&datatype).map(|leads| {
+            let leads = Rc::new(leads);
+            self.last_type = Some((message, size, Rc::clone(&leads)));
+            (size, leads)
+        }))
+    }
+
     /// Takes a value of variable length along, which has a length, and an address and a number of its heap at `at`.
-    fn heap_value(&mut self, made: &mut Made, at: usize, element: &[u8; 16]) -> Result<()> {
+    fn heap_value(
+        &mut self,
+        copy: &mut Copy,
+        at: usize,
+        element: &[u8],
+        are_objects: bool,
+    ) -> Result<()> {
         let &[a, b, c, d] = element.as_chunks::<4>().0 else {
             return Ok(());
         };
@@ -464,46 +554,137 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let bytes = self.heaps.object(address, number)?;
-        let stored = Stored::Bytes(bytes);
-        made.heap_values.push(HeapValue { at, stored });
+        if are_objects {
+            let addresses = bytes.as_chunks().0.iter();
+            let addresses = addresses.map(|bytes| u64::from_le_bytes(*bytes));
+            copy.pointers.lists.push((at, addresses.collect()));
+        } else {
+            let stored = Stored::Bytes(bytes);
+            copy.made.heap_values.push(HeapValue { at, stored });
+        }
         Ok(())
     }
 }
 
-/// An object that is being made.
-#[derive(Default)]
-pub(super) struct Made {
-    pub messages: Rc<Messages>,
-    pub heap_values: Vec<HeapValue>,
-    pub references: Vec<(usize, usize)>,
-    /// Where in the messages its ID is, and the last time.
-    pub id_at: Option<usize>,
-    time_at: Option<usize>,
-    /// The ID, where the messages are those of another one.
-    pub id: Option<u32>,
+/// Copies what a group says of links that are messages. `None` where it keeps their order, or a heap has them.
+fn copied_info(copy: &mut Copy, message: &Message<'_>) -> Option<()> {
+    if message.kind == kind::LINK_INFO && !message.data.starts_with(&link::IN_MESSAGES) {
+        return None;
+    }
+    let messages = copy.made.messages();
+    messages.push(message.kind, message.flags, message.data)?;
+    Some(())
 }
 
-impl Made {
-    /// The messages, to be changed.
-    pub fn messages(&mut self) -> &mut Messages {
-        Rc::make_mut(&mut self.messages)
+/// Whether a dataset with these messages is a dimension scale (HDF5 Dimension Scale Specification 1.0).
+fn is_scale(messages: &[Message<'_>]) -> Result<bool> {
+    const TEXT: &[u8] = b"DIMENSION_SCALE";
+    for message in messages {
+        if message.kind != kind::ATTRIBUTE {
+            continue;
+        }
+        let parts = Parts::of_message(message.data)?;
+        if parts.name == b"CLASS" && !parts.has_shared_datatype {
+            let datatype = Datatype::of_message(parts.datatype)?;
+            let text =
+                elements(&parts, datatype.size as usize).and_then(|text| text.strip_prefix(TEXT));
+            return Ok(text.is_some_and(|rest| rest.iter().all(|byte| *byte == 0)));
+        }
     }
+    Ok(false)
+}
 
-    /// The object, with so many links to it.
-    pub fn object(self, links: u32, table: Option<GroupLinks>) -> Plain {
-        let id = self.id_at.zip(self.id);
-        Plain {
-            messages: self.messages,
-            patches: [id.map(|(at, id)| (at, id.to_le_bytes())), None],
-            links,
-            table,
-            heap_values: self.heap_values,
-            references: self.references,
+/// The elements of an attribute, each of so many bytes. `None` where they are not all there.
+fn elements<'a>(parts: &Parts<'a>, size: usize) -> Option<&'a [u8]> {
+    let count = Dataspace::of_message(parts.space)?.elements()?;
+    let len = usize::try_from(count).ok()?.checked_mul(size)?;
+    parts.rest.get(..len)
+}
+
+impl Pointers {
+    /// Takes note of the references of an element at `at`, in which they are at these places.
+    fn note(&mut self, at: usize, element: &[u8], places: &[usize]) {
+        for place in places {
+            let address = element.get(*place..).and_then(<[u8]>::first_chunk);
+            // Zeros are the null reference.
+            if let Some(address) = address.filter(|address| **address != [0; 8]) {
+                self.references
+                    .push((at + place, u64::from_le_bytes(*address)));
+            }
         }
     }
 }
 
-/// The fill value message (IV.A.2.f) of an anchor, whose elements are in one piece. What is `usual` for the layout of the
+/// Where elements lead to.
+enum Leads {
+    Nowhere,
+    /// References to objects, at these places in an element.
+    ToObjects(Vec<usize>),
+    /// Values of variable length: texts, or lists.
+    ToHeap {
+        /// Each list has references to objects, and nothing else.
+        are_objects: bool,
+    },
+}
+
+impl Leads {
+    /// `None` where libhdf5 has to copy elements of this type.
+    fn of(datatype: &Datatype) -> Option<Self> {
+        match &datatype.class {
+            Class::VariableText { .. } => Some(Leads::ToHeap { are_objects: false }),
+            Class::VariableList { base } => match &base.class {
+                Class::Reference(ReferenceKind::Object) => {
+                    Some(Leads::ToHeap { are_objects: true })
+                }
+                _ => match Leads::of(base)? {
+                    Leads::Nowhere => Some(Leads::ToHeap { are_objects: false }),
+                    _ => None,
+                },
+            },
+            _ => {
+                let mut places = Vec::new();
+                add_references(datatype, 0, &mut places)?;
+                Some(match places.is_empty() {
+                    true => Leads::Nowhere,
+                    false => Leads::ToObjects(places),
+                })
+            }
+        }
+    }
+}
+
+/// Adds where references to objects are in an element that begins at `at`. `None` where it leads elsewhere, too.
+fn add_references(datatype: &Datatype, at: usize, places: &mut Vec<usize>) -> Option<()> {
+    match &datatype.class {
+        Class::Reference(ReferenceKind::Object) => places.push(at),
+        Class::Compound { members } => {
+            for member in members {
+                add_references(&member.datatype, at + member.offset as usize, places)?;
+            }
+        }
+        Class::Array { base, .. } | Class::Enumeration { base, .. } | Class::Complex { base } => {
+            let before = places.len();
+            add_references(base, at, places)?;
+            // Programs do not make arrays of references for attributes.
+            if places.len() > before {
+                return None;
+            }
+        }
+        Class::Reference(ReferenceKind::Region | ReferenceKind::Other(_))
+        | Class::VariableList { .. }
+        | Class::VariableText { .. }
+        | Class::Other(_) => return None,
+        Class::Integer { .. }
+        | Class::Float { .. }
+        | Class::Time { .. }
+        | Class::Text { .. }
+        | Class::Bitfield { .. }
+        | Class::Opaque { .. } => {}
+    }
+    Some(())
+}
+
+/// The fill value message (IV.A.2.f) of a stub dataset, whose elements are in one piece. What is `usual` for the layout of the
 /// dataset becomes what is usual for that.
 fn fill_value(data: &[u8], usual: u8) -> Option<Vec<u8>> {
     let mut data = data.to_vec();
@@ -518,10 +699,9 @@ fn fill_value(data: &[u8], usual: u8) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// The attributes that make a dataset an anchor. Returns where its ID is.
-pub(super) fn push_numbers(
+/// The attributes that make a dataset a stub dataset. Returns where its ID is, which is 0 yet.
+fn push_numbers(
     messages: &mut Messages,
-    id: u32,
     dims: &[u64],
     max_dims: &[u64],
     chunk: Option<&[u64]>,
@@ -530,8 +710,7 @@ pub(super) fn push_numbers(
     let int64 = header::integer(8, true);
     messages.push_list(names::DIMS, int64, dims, u64::to_le_bytes)?;
     messages.push_list(names::MAX_DIMS, int64, max_dims, u64::to_le_bytes)?;
-    let id = [i32::try_from(id).ok()?];
-    let at = messages.push_list(names::ID, header::integer(4, true), &id, i32::to_le_bytes)?;
+    let at = messages.push_list(names::ID, header::integer(4, true), &[0], i32::to_le_bytes)?;
     if let Some(chunk) = chunk {
         messages.push_list(names::CHUNK, int64, chunk, u64::to_le_bytes)?;
     }
@@ -550,30 +729,6 @@ pub(super) fn push_numbers(
     let uint32 = header::integer(4, false);
     messages.push_list(names::FILTERS, uint32, &pipeline, u32::to_le_bytes)?;
     Some(at)
-}
-
-/// Whether elements lead to other objects, or to a heap.
-fn leads_elsewhere(class: &Class) -> bool {
-    match class {
-        Class::Reference(
-            ReferenceKind::Object | ReferenceKind::Region | ReferenceKind::Other(_),
-        )
-        | Class::VariableList { .. }
-        | Class::VariableText { .. }
-        | Class::Other(_) => true,
-        Class::Array { base, .. } | Class::Enumeration { base, .. } | Class::Complex { base } => {
-            leads_elsewhere(&base.class)
-        }
-        Class::Compound { members } => members
-            .iter()
-            .any(|member| leads_elsewhere(&member.datatype.class)),
-        Class::Integer { .. }
-        | Class::Float { .. }
-        | Class::Time { .. }
-        | Class::Text { .. }
-        | Class::Bitfield { .. }
-        | Class::Opaque { .. } => false,
-    }
 }
 
 /// An attribute message with the name that the log gives to the attribute, and where its elements begin.

@@ -9,6 +9,8 @@ use crate::Result;
 pub struct Link {
     /// Its name.
     pub name: Vec<u8>,
+    /// Whether the name is marked as UTF-8. Symbol tables mark none.
+    pub utf8: bool,
     /// Its place in the order in which the links of the group were created, where the group keeps that.
     pub order: Option<u64>,
     /// What it leads to.
@@ -45,6 +47,7 @@ fn link(message: &[u8]) -> Option<Link> {
     const HAS_ORDER: u8 = 4;
     const HAS_TYPE: u8 = 8;
     const HAS_CHARACTER_SET: u8 = 16;
+    const UTF8: u8 = 1;
     const HARD: u8 = 0;
     let mut fields = Fields(message);
     fields.expect(&[1])?;
@@ -56,13 +59,12 @@ fn link(message: &[u8]) -> Option<Link> {
     } else {
         None
     };
-    if has(HAS_CHARACTER_SET) {
-        fields.skip(1)?;
-    }
+    let utf8 = has(HAS_CHARACTER_SET) && fields.u8()? == UTF8;
     let len = fields.number(1 << (flags & LENGTH))?;
     let name = fields.take(usize::try_from(len).ok()?)?.to_vec();
     Some(Link {
         name,
+        utf8,
         order,
         target: target(class, &mut fields)?,
     })

@@ -161,6 +161,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
         let (address, cached, path) = read().ok_or("a short entry")?;
         Ok(Link {
             name: self.name(entry)?,
+            utf8: false,
             order: None,
             target: match cached {
                 SOFT => LinkTarget::Soft(self.heap.text(path.into())?),

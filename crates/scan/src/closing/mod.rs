@@ -1,28 +1,25 @@
 //! Closes a log: makes valid HDF5 in the Log VOL layout of the files that a job has written.
 //!
-//! The data stay where they are. The table of entries goes behind them, and then the user's objects, which libhdf5 makes in
-//! memory: those of definitions (`objects`), or those of a shadow (`stored`). Last, the superblock and the log's own objects go
-//! into the space in front (`front`): a file does not say that it is closed before all is there. Until the journal is removed, all of
+//! The data stay where they are. The table of entries goes behind them, and then the user's objects, made of the metadata image: those
+//! that libhdf5 has to copy by `stored`. Last, the superblock and the log's own objects go into the space in front (`front`): a file does not say that it is closed before all is there. Until the journal is removed, all of
 //! this can be repeated, however far it came. The writer does it at a clean close, [`recover()`] later, and for programs that write logs through
 //! HDF5 itself.
 
 mod anchor;
 mod front;
 mod kept;
-mod objects;
 mod recover;
 mod refusal;
-mod scales;
 mod stored;
 mod unflushed;
 
 pub use front::{Front, Role};
 pub use h5logfs_log::journal::known_table::KnownTable;
 pub use kept::{KeptFile, KeptState};
-pub(crate) use objects::make_objects;
 pub use recover::{How, Outcome, Recovered, recover, recover_knowing, take_in_unflushed};
 pub use unflushed::{Did, Handled, Unflushing};
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -37,7 +34,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::image::Added;
 use h5logfs_log::journal::closed::finish_seal;
-use h5logfs_log::journal::definition::{Defined, Definition};
+use h5logfs_log::journal::shadow::Shadow;
 use stored::OpenShadow;
 
 /// Writes the front of a data file that gets no objects of the user, and cuts off what follows its table.
@@ -57,17 +54,20 @@ fn put_front(path: &Path, front: Front<'_>, creation: &Id) -> Result<()> {
     write().map_err(|e: io::Error| Error::io(path, e))
 }
 
-/// Writes the user's objects to their file, and the front that leads to them. `datasets` are in the order of their IDs.
-pub fn write_objects(
-    path: &Path,
-    front: Front<'_>,
-    definitions: &[Definition],
-    datasets: &[Defined],
-    is_synced: bool,
-) -> Result<()> {
-    let creation = h5::new_file_creation().map_err(|e| Error::of(path, e))?;
-    WithObjects::of_definitions(path, front, &creation, definitions, datasets)?
-        .write(path, front.id, is_synced)
+/// Writes the user's objects to their file, and the front that leads to them. `image`: of definitions. Fails where an object cannot be
+/// copied.
+pub fn write_objects(path: &Path, front: Front<'_>, image: &Shadow, is_synced: bool) -> Result<()> {
+    let open = || {
+        let image = OpenShadow::open(Cow::Borrowed(image))?;
+        let creation = image.creation()?;
+        Ok((image, creation))
+    };
+    let (image, creation) = open().map_err(|fault| of_library(path, fault))?;
+    let made = WithObjects::of(path, front, &creation, &image)?;
+    if let Some(diagnostic) = made.diagnostics.first() {
+        return Err(Error::of(path, diagnostic.to_string()));
+    }
+    made.write(path, front.id, is_synced)
 }
 
 /// A closed file with the user's objects, but for what lies between its front and these.
@@ -78,31 +78,9 @@ struct WithObjects {
 }
 
 impl WithObjects {
-    fn of_definitions(
-        path: &Path,
-        front: Front<'_>,
-        creation: &Id,
-        definitions: &[Definition],
-        datasets: &[Defined],
-    ) -> Result<Self> {
-        // About the size of the objects, so that little space stays unused.
-        let size = definitions.len() as u64 * 512;
-        let write = |opened: &Id| make_objects(opened, definitions, datasets);
-        let ((), added) = make(path, front, creation, size, write)?;
-        Ok(WithObjects {
-            added: sealed(added),
-            diagnostics: Vec::new(),
-        })
-    }
-
-    fn of_shadow(
-        path: &Path,
-        front: Front<'_>,
-        creation: &Id,
-        shadow: &OpenShadow<'_>,
-    ) -> Result<Self> {
-        let write = |opened: &Id| shadow.write(opened);
-        let (copied, added) = make(path, front, creation, shadow.size(), write)?;
+    fn of(path: &Path, front: Front<'_>, creation: &Id, image: &OpenShadow<'_>) -> Result<Self> {
+        let write = |opened: &Id| image.write(opened);
+        let (copied, added) = make(path, front, creation, image.size(), write)?;
         let added = with_times(added, &copied.times);
         let added = added.map_err(|e| Error::of(path, e))?;
         Ok(WithObjects {
@@ -152,10 +130,15 @@ fn make<T>(
         let added = Added::of(bytes, front.role.end(), Vec::new());
         h5::add(added, block, write)
     });
-    made.map_err(|fault| match fault {
+    made.map_err(|fault| of_library(path, fault))
+}
+
+/// What libhdf5 says of a file.
+fn of_library(path: &Path, fault: Fault) -> Error {
+    match fault {
         Fault::Damage(said) => Error::of(path, plain(&said)),
         other => Error::of(path, other),
-    })
+    }
 }
 
 /// An error of libhdf5 in one line. Where a system call failed, libhdf5 also tells the time, descriptors and addresses.

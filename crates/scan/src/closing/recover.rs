@@ -13,7 +13,7 @@ use super::kept::{KeptFile, KeptState, all_kept, remove_taken_in};
 use super::stored::OpenShadow;
 use super::unflushed::{Did, Handled, Unflushing, restore, split, take_in};
 use super::{WithObjects, open_to_write, plain, put_front, refusal};
-use crate::hdf5_sys::{self as h5, Id};
+use crate::hdf5_sys::Id;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
@@ -35,6 +35,7 @@ use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::window::Piece;
 use h5logfs_objects::closed::ClosedObjects;
+use h5logfs_objects::defined::metadata_image;
 
 /// What was recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -607,26 +608,16 @@ struct Objects<'a> {
 enum Made<'a> {
     /// Without libhdf5: also the front of their file.
     Plainly(ClosedObjects),
-    /// By libhdf5, with the creation properties of the file that gets them. Without a shadow: of definitions.
-    ByLibrary {
-        shadow: Option<OpenShadow<'a>>,
-        creation: Id,
-    },
+    /// By libhdf5, with the creation properties of the file that gets them.
+    ByLibrary { image: OpenShadow<'a>, creation: Id },
 }
 
 impl<'a> Made<'a> {
     fn by_library(path: &Path, journal: &'a Recorded) -> Result<Self> {
         let open = || {
-            let shadow = journal.shadow.as_ref().map(OpenShadow::open);
-            let shadow = shadow.transpose()?;
-            let creation = match &shadow {
-                Some(shadow) => shadow.creation(),
-                None => h5::new_file_creation(),
-            };
-            Ok(Made::ByLibrary {
-                shadow,
-                creation: creation?,
-            })
+            let image = OpenShadow::of_journal(journal)?;
+            let creation = image.creation()?;
+            Ok(Made::ByLibrary { image, creation })
         };
         open().map_err(|e: Fault| Error::of(path, plain(&e.to_string())))
     }
@@ -637,13 +628,7 @@ fn plain_objects(journal: &Recorded) -> Option<ClosedObjects> {
     if journal.header.subfiles > 0 {
         return None;
     }
-    let Some(shadow) = &journal.shadow else {
-        let datasets = &journal.outline.datasets;
-        return ClosedObjects::of_definitions(&journal.definitions, datasets);
-    };
-    let logged = shadow.logged.iter();
-    let logged = logged.filter_map(|(id, header)| Some(((*header)?, *id)));
-    ClosedObjects::of(&shadow.image, logged)
+    ClosedObjects::of_image(&*metadata_image(journal).ok()?)
 }
 
 impl<'a> Objects<'a> {
@@ -675,8 +660,8 @@ impl<'a> Objects<'a> {
                 self.write_plainly(path, objects, closed_log(self.journal, file))
             }
             (Made::Plainly(_), _) => Err(Error::of(path, "a log that is not in one file")),
-            (Made::ByLibrary { shadow, creation }, _) => {
-                self.write_by_library(path, data_files, (shadow.as_ref(), creation), is_synced)
+            (Made::ByLibrary { image, creation }, _) => {
+                self.write_by_library(path, data_files, (image, creation), is_synced)
             }
         }
     }
@@ -685,7 +670,7 @@ impl<'a> Objects<'a> {
         &self,
         path: &Path,
         data_files: &[DataFile],
-        (shadow, creation): (Option<&OpenShadow<'_>>, &Id),
+        (image, creation): (&OpenShadow<'_>, &Id),
         is_synced: bool,
     ) -> Result<Vec<Diagnostic>> {
         let has_seals = data_files.iter().any(|file| file.has_seals);
@@ -700,14 +685,7 @@ impl<'a> Objects<'a> {
             _ => front(Role::Master),
         };
         // Before anything says that it is closed: this may fail.
-        let made = match shadow {
-            Some(shadow) => WithObjects::of_shadow(path, own, creation, shadow)?,
-            None => {
-                let (definitions, datasets) =
-                    (&self.journal.definitions, &self.journal.outline.datasets);
-                WithObjects::of_definitions(path, own, creation, definitions, datasets)?
-            }
-        };
+        let made = WithObjects::of(path, own, creation, image)?;
         for file in data_files.iter().filter(|_| is_apart) {
             put_front(&file.path, of_file(file), creation)?;
             if is_synced {
@@ -946,11 +924,12 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
-    use crate::hdf5_sys::{Link, Name, Space, Target, Values};
+    use crate::hdf5_sys::{self as h5, Link, Name, Space, Target, Values};
+    use crate::scales::{ScaleAttributes, ScaleUse};
     use h5logfs_log::filters::{Filter, OPTIONAL};
     use h5logfs_log::front::{FRONT, unclosed_front};
     use h5logfs_log::journal::datatype::Datatype;
-    use h5logfs_log::journal::definition::{DatasetLayout, Definition, Outline};
+    use h5logfs_log::journal::definition::{DatasetLayout, Definition};
     use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
     use h5logfs_log::journal::value::Value;
     use h5logfs_log::journal::{Commit, Header, Journal, Line};
@@ -1037,10 +1016,55 @@ mod tests {
             ..Link::ascii("soft")
         };
         h5::create_symbolic_link(&root, &soft)?;
+        scale(&root, &deep, &made)?;
+        unicode_names(&root, &made)?;
         more(&root, &made)?;
         drop((deep, many, deeper, made));
         let image = h5::file_image(&file)?;
         Ok((image, headers))
+    }
+
+    /// Makes `dataset` a dimension scale, and adds references to it and to a group.
+    fn scale(root: &Id, group: &Id, dataset: &Id) -> Made<()> {
+        let attributes = ScaleAttributes::new()?;
+        attributes.make_scale(dataset, b"x")?;
+        let uses = [root, group].map(|object| {
+            Ok(ScaleUse {
+                dataset: h5::address(object)?,
+                dimension: 1,
+            })
+        });
+        let uses = uses.into_iter().collect::<Made<Vec<_>>>()?;
+        attributes.reference_list(dataset, &uses)?;
+        let lists = [vec![h5::address(dataset)?, h5::address(root)?], Vec::new()];
+        attributes.dimension_list(group, &lists)?;
+        let references = [h5::address(dataset)?, 0].map(u64::to_le_bytes);
+        let (reference, two) = (h5::object_reference_type()?, Space::fixed(&[2]).create()?);
+        let name = Name::ascii("references");
+        h5::write_plain_attribute(root, name, &reference, &two, references.as_flattened())?;
+        let numbers = h5::sequence_type(&h5::integer_type(1, true, false)?)?;
+        h5::write_sequences(
+            root,
+            Name::ascii("lists"),
+            &numbers,
+            &two,
+            &[&[1, 2, 3], &[]],
+        )
+    }
+
+    /// Makes a group whose links are messages of its header: their names are not ASCII.
+    fn unicode_names(root: &Id, dataset: &Id) -> Made<()> {
+        let creation = h5::new_group_creation()?;
+        let group = h5::create_group(root, &Link::ascii("names"), &creation)?;
+        let link = |name: &str, target| Link {
+            name: name.as_bytes().to_vec(),
+            utf8: true,
+            target,
+        };
+        h5::link_object(dataset, &group, &link("_größe", Target::Hard(0)))?;
+        h5::link_object(root, &group, &link("ascii", Target::Hard(0)))?;
+        h5::link_object(root, &group, &Link::ascii("back"))?;
+        h5::create_symbolic_link(&group, &link("weich", Target::Soft(c"/deep/tief".into())))
     }
 
     /// The journal of a log with these objects.
@@ -1286,46 +1310,21 @@ mod tests {
 
     #[test]
     fn objects_of_definitions_are_those_that_libhdf5_makes() {
-        let dir = tempfile::tempdir().unwrap();
         let (mut all, datasets) = definitions();
         let of_scales = scales(datasets as u32);
         let is_dataset = |one: &&Definition| matches!(one, Definition::Dataset { .. });
         let more = of_scales.iter().filter(is_dataset).count();
         all.extend(of_scales);
-        let journal = journal_of(dir.path(), all.into_iter().map(Line::Define).collect());
-        compare_both(dir.path(), &journal, datasets + more);
-    }
-
-    /// An object header has no room for a list of so many uses of a scale, and old groups have no names in UTF-8.
-    #[test]
-    fn libhdf5_makes_what_has_no_room_in_a_header() {
-        let is_plain = |uses: u32| {
-            let mut outline = Outline::default();
-            let mut definitions = Vec::new();
-            let dataset = |number: u32| Definition::Dataset {
-                path: format!("/{number}"),
-                layout: Box::new(DatasetLayout::fixed(Datatype::float(4), &[4])),
-            };
-            let scale = Definition::Scale {
-                dataset: 0,
-                name: "x".into(),
-            };
-            let attach = |dataset| Definition::Attachment {
-                dataset,
-                dimension: 0,
-                scale: 0,
-            };
-            let used = (1..=uses).flat_map(|number| [dataset(number), attach(number)]);
-            for definition in [dataset(0), scale].into_iter().chain(used) {
-                outline.add(&definition).unwrap();
-                definitions.push(definition);
-            }
-            ClosedObjects::of_definitions(&definitions, &outline.datasets).is_some()
-        };
-        assert!(is_plain(3900) && !is_plain(5000));
-        let group = |path: &str| [Definition::Group { path: path.into() }];
-        let is_plain = |path| ClosedObjects::of_definitions(&group(path), &[]).is_some();
-        assert!(is_plain("/_size") && !is_plain("/größe"));
+        // In the root group a name that is not ASCII changes what the front has.
+        let names = ["/größe", "/größe/_a", "/größe/é"];
+        let groups = names.map(|path| Definition::Group { path: path.into() });
+        for groups in [&[][..], &groups] {
+            let dir = tempfile::tempdir().unwrap();
+            all.extend_from_slice(groups);
+            let lines = all.iter().cloned().map(Line::Define).collect();
+            let journal = journal_of(dir.path(), lines);
+            compare_both(dir.path(), &journal, datasets + more);
+        }
     }
 
     /// Other programs may add to a closed log with HDF5.
@@ -1603,10 +1602,15 @@ mod tests {
             h5::order_links(&creation)?;
             h5::create_group(root, &Link::ascii("ordered"), &creation).map(drop)
         }));
-        assert!(!is_plain(&|_, made| {
+        // A reference to an object without a link.
+        assert!(!is_plain(&|root, made| {
+            let link = Link::ascii("unlinked");
+            let unlinked = h5::create_group(root, &link, &h5::new_group_creation()?)?;
+            let address = h5::address(&unlinked)?.to_le_bytes();
             let datatype = h5::object_reference_type()?;
-            let name = Name::ascii("reference");
-            h5::write_plain_attribute(made, name, &datatype, &space()?, &[0; 24])
+            let (name, scalar) = (Name::ascii("reference"), Space::scalar().create()?);
+            h5::write_plain_attribute(made, name, &datatype, &scalar, &address)?;
+            h5::delete_link(root, &link)
         }));
         assert!(!is_plain(&|root, _| {
             let link = Link {

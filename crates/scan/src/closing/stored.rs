@@ -1,5 +1,5 @@
-//! Makes the objects of a closed log from the shadow of the log: the same walk as that of a view, in the other direction.
-//! Names are escaped, and logged datasets become anchors. All else is copied as it is.
+//! Makes the objects of a closed log from its metadata image: the same walk as that of a view, in the other direction. Names are
+//! escaped, and logged datasets become stub datasets. All else is copied as it is.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,42 +18,51 @@ use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::{HeaderSpace, Image};
+use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::shadow::Shadow;
 use h5logfs_log::logvol::escaped;
+use h5logfs_objects::defined::metadata_image;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The shadow of a log that is closed.
+/// The metadata image of a log that is closed.
 pub(super) struct OpenShadow<'a> {
     file: Id,
-    image: &'a Vec<u8>,
+    shadow: Cow<'a, Shadow>,
     objects: StoredObjects,
 }
 
 impl<'a> OpenShadow<'a> {
-    pub fn open(shadow: &'a Shadow) -> Result<Self> {
-        h5::forbid_plugins()?;
-        // The program `h5logfs` alone closes logs with a shadow.
-        h5::take_external_links_as_bytes()?;
+    /// That of a journal.
+    pub fn of_journal(journal: &'a Recorded) -> Result<Self> {
+        if journal.shadow.is_some() {
+            // The program `h5logfs` alone closes logs of HDF5 programs, so this changes no program of a user.
+            h5::forbid_plugins()?;
+            h5::take_external_links_as_bytes()?;
+        }
+        Self::open(metadata_image(journal)?)
+    }
+
+    pub fn open(shadow: Cow<'a, Shadow>) -> Result<Self> {
         Ok(OpenShadow {
             file: h5::open_image(&shadow.image)?,
-            image: &shadow.image,
-            objects: StoredObjects(ShadowObjects::of(shadow)?),
+            objects: StoredObjects(ShadowObjects::of(&shadow)?),
+            shadow,
         })
     }
 
     fn original(&self) -> Original<'_> {
         Original {
             file: &self.file,
-            bytes: self.image,
+            bytes: &self.shadow.image,
             layout: &self.objects,
             is_partial: false,
         }
     }
 
-    /// Bytes of the shadow: about those of the objects.
+    /// Bytes of the image: about those of the objects.
     pub fn size(&self) -> u64 {
-        self.image.len() as u64
+        self.shadow.image.len() as u64
     }
 
     /// Creation properties of the file that gets the objects.
@@ -65,7 +74,7 @@ impl<'a> OpenShadow<'a> {
     pub fn write(&self, target: &Id) -> Result<Copied> {
         let mut datasets = StoredDatasets {
             logged: &self.objects.0,
-            image: Image::new(self.image),
+            image: Image::new(&self.shadow.image),
             null: stub(false, 0).create()?,
             anchors: AnchorWriter::new()?,
             models: HashMap::new(),

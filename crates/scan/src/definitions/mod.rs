@@ -55,7 +55,8 @@ impl ClosedLog {
             bad("it is no log; `h5logfs settle --undo` makes one of a log that was settled".into())
         })?;
         let header = logvol::Header::read(&mark).map_err(bad)?;
-        let definitions = of_file(&file, header).map_err(|fault| {
+        let used = header.datasets();
+        let definitions = of_file(&file, &LogVolObjects, used).map_err(|fault| {
             bad(fault.at(
                 "the writer cannot append to it, but HDF5 programs can, with the VOL connector of h5logfs",
             ))
@@ -73,9 +74,11 @@ impl ClosedLog {
     }
 }
 
-fn of_file(file: &Id, header: logvol::Header) -> Result<Vec<Definition>> {
+/// The definitions that make the objects of a file in a layout. `used` IDs were ever given to datasets.
+fn of_file(file: &Id, layout: &dyn LayoutObjects, used: i64) -> Result<Vec<Definition>> {
     let mut collector = Collector {
         file,
+        layout,
         scale_types: ScaleTypes::new()?,
         seen: HashSet::new(),
         groups: Vec::new(),
@@ -83,7 +86,7 @@ fn of_file(file: &Id, header: logvol::Header) -> Result<Vec<Definition>> {
         datasets: BTreeMap::new(),
     };
     collector.collect()?;
-    let definitions = collector.definitions(header.datasets())?;
+    let definitions = collector.definitions(used)?;
     let mut outline = Outline::default();
     definitions.iter().try_for_each(|d| outline.add(d))?;
     Ok(definitions)
@@ -91,6 +94,7 @@ fn of_file(file: &Id, header: logvol::Header) -> Result<Vec<Definition>> {
 
 struct Collector<'a> {
     file: &'a Id,
+    layout: &'a dyn LayoutObjects,
     scale_types: ScaleTypes,
     /// Addresses of the objects that were found.
     seen: HashSet<u64>,
@@ -131,7 +135,7 @@ impl Collector<'_> {
     fn links(&mut self, group: &Group) -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         for link in h5::links(&group.id)? {
-            let Some(name) = LogVolObjects.copied_link(&link.name, group.path.is_empty()) else {
+            let Some(name) = self.layout.copied_link(&link.name, group.path.is_empty()) else {
                 continue;
             };
             let path = format!("{}/{}", group.path, text(&name)?);
@@ -174,7 +178,7 @@ impl Collector<'_> {
 
     fn dataset(&mut self, id: &Id, address: u64, path: &str) -> Result<()> {
         let names = h5::attribute_names(id)?;
-        let anchor = LogVolObjects.anchor(id, &names)?;
+        let anchor = self.layout.anchor(id, &names)?;
         let anchor = anchor.ok_or("the elements of the dataset are not in the log")?;
         let creation = h5::dataset_creation(id)?;
         check_object(id, &creation)?;
@@ -204,7 +208,7 @@ impl Collector<'_> {
         path: &str,
     ) -> Result<()> {
         for stored in names {
-            let Some(name) = LogVolObjects.copied_attribute(stored.as_bytes(), owner) else {
+            let Some(name) = self.layout.copied_attribute(stored.as_bytes(), owner) else {
                 continue;
             };
             let name = text(&name)?;

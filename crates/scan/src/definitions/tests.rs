@@ -1,4 +1,4 @@
-//! What was defined comes back from the closed log, and what definitions cannot say is refused.
+//! What was defined comes back from the metadata image and from the closed log, and what definitions cannot say is refused.
 
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -7,46 +7,86 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::filters::{DEFLATE, Filter, SHUFFLE};
 use h5logfs_log::front::{FRONT, unclosed_front};
 use h5logfs_log::journal::Header;
+use h5logfs_log::journal::closed::ClosedLog as LogToClose;
+use h5logfs_log::journal::shadow::Shadow;
 use h5logfs_log::window::Piece;
+use h5logfs_objects::closed::ClosedObjects;
+use h5logfs_objects::defined::of_definitions;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
 use crate::closing::{Front, Role, write_objects};
+use crate::shadow::ShadowObjects;
 
 const ID: FileId = FileId([7; 16]);
 
 /// A closed log without elements, in a directory of its own.
 struct Closed(TempDir);
 
+/// The metadata image of definitions.
+fn image(definitions: &[Definition]) -> Shadow {
+    let mut outline = Outline::default();
+    definitions.iter().for_each(|d| outline.add(d).unwrap());
+    let changes = |d: &&Definition| !d.changes_dataset();
+    let made: Vec<_> = definitions.iter().filter(changes).cloned().collect();
+    of_definitions(&made, &outline.datasets).unwrap()
+}
+
+/// The definitions that libhdf5 finds in a metadata image.
+fn read_image(image: &Shadow) -> Vec<Definition> {
+    let file = h5::open_image(&image.image).unwrap();
+    let layout = ShadowObjects::of(image).unwrap();
+    of_file(&file, &layout, image.ids() as i64).unwrap()
+}
+
+const NOTHING: Piece = Piece {
+    offset: FRONT,
+    len: 0,
+};
+
 impl Closed {
-    fn of(definitions: &[Definition]) -> Self {
-        let mut outline = Outline::default();
-        definitions.iter().for_each(|d| outline.add(d).unwrap());
+    fn begin() -> Self {
         let closed = Closed(tempfile::tempdir().unwrap());
-        let path = closed.path();
-        std::fs::write(&path, unclosed_front(&ID)).unwrap();
-        let nothing = Piece {
-            offset: FRONT,
-            len: 0,
-        };
+        std::fs::write(closed.path(), unclosed_front(&ID)).unwrap();
+        closed
+    }
+
+    /// Closed by libhdf5.
+    fn of(definitions: &[Definition]) -> Self {
+        let closed = Closed::begin();
         let role = Role::Log {
-            data: nothing,
-            table: nothing,
+            data: NOTHING,
+            table: NOTHING,
         };
-        let header = Header::new(&ID, 1, 0, 10);
-        let datasets = &outline.datasets;
+        let image = image(definitions);
         let front = Front {
-            header: &header,
+            header: &Header::new(&ID, 1, 0, 10),
             id: &ID,
-            datasets: datasets.len(),
+            datasets: image.ids(),
             role,
             flush: 1,
             has_seals: false,
         };
-        let changes = |d: &&Definition| !d.changes_dataset();
-        let made: Vec<_> = definitions.iter().filter(changes).cloned().collect();
-        write_objects(&path, front, &made, datasets, false).unwrap();
+        write_objects(&closed.path(), front, &image, false).unwrap();
+        closed
+    }
+
+    /// Closed without libhdf5.
+    fn plainly(image: &Shadow) -> Self {
+        let closed = Closed::begin();
+        let log = LogToClose {
+            header: &Header::new(&ID, 1, 0, 10),
+            id: &ID,
+            data: NOTHING,
+            table: NOTHING,
+            flush: 1,
+            has_seals: false,
+        };
+        let objects = ClosedObjects::of_image(image).unwrap();
+        let metadata = objects.metadata(log, image.ids()).unwrap();
+        let file = std::fs::File::options().write(true).open(closed.path());
+        metadata.write_to(&file.unwrap()).unwrap();
         closed
     }
 
@@ -276,11 +316,98 @@ proptest! {
     #[test]
     fn what_was_defined_comes_back(drawn in prop::collection::vec(any_definition(), 0..40)) {
         let definitions = possible(drawn);
+        let image = image(&definitions);
+        prop_assert_eq!(sorted(&read_image(&image)), sorted(&definitions));
+        let read = Closed::plainly(&image).read().unwrap();
+        prop_assert_eq!(sorted(&read), sorted(&definitions));
         let read = Closed::of(&definitions).read().unwrap();
         prop_assert_eq!(sorted(&read), sorted(&definitions));
         let again = Closed::of(&read).read().unwrap();
         prop_assert_eq!(sorted(&again), sorted(&read));
     }
+}
+
+/// An object header has no room for the list of so many uses of a scale.
+#[test]
+fn a_scale_with_many_uses_comes_back() {
+    const USES: u32 = 5000;
+    let dataset = |number: u32| Definition::Dataset {
+        path: format!("/{number}"),
+        layout: Box::new(DatasetLayout::fixed(Datatype::float(4), &[4])),
+    };
+    let text = |name: &str, text: &str| Definition::Attribute {
+        object: "/0".into(),
+        name: name.into(),
+        value: Value::from(text),
+    };
+    let mut definitions = vec![dataset(0), text("units", "K"), text("_größe", "many")];
+    definitions.push(Definition::Scale {
+        dataset: 0,
+        name: "x".into(),
+    });
+    for dataset_id in 1..=USES {
+        definitions.push(dataset(dataset_id));
+        definitions.push(Definition::Attachment {
+            dataset: dataset_id,
+            dimension: 0,
+            scale: 0,
+        });
+    }
+    let image = image(&definitions);
+    assert_eq!(sorted(&read_image(&image)), sorted(&definitions));
+    assert!(ClosedObjects::of_image(&image).is_none());
+    let closed = Closed::of(&definitions);
+    assert_eq!(sorted(&closed.read().unwrap()), sorted(&definitions));
+    // Reading definitions, nobody looks at the uses.
+    let datasets: Vec<u64> = image.logged.values().flatten().copied().collect();
+    let file = h5::open_image(&image.image).unwrap();
+    let scale = h5::open_object(&file, datasets[0]).unwrap();
+    let uses = h5::open_attribute(&scale, c"REFERENCE_LIST").unwrap();
+    let uses = h5::read_attribute(&uses).unwrap();
+    let found = uses.bytes().as_chunks::<16>().0.iter();
+    let found: Vec<u64> = found
+        .map(|used| u64::from_le_bytes(*used.first_chunk().unwrap()))
+        .collect();
+    assert!(found == datasets[1..]);
+    // Other programs may add to it.
+    let number = h5::integer_type(1, true, false).unwrap();
+    let scalar = Space::scalar().create().unwrap();
+    let name = h5::Name::ascii("more");
+    h5::write_plain_attribute(&scale, name, &number, &scalar, &[7]).unwrap();
+    assert_eq!(h5::attribute_names(&scale).unwrap().len(), 6);
+}
+
+/// Two scans of one state of a log that is not closed make the same bytes.
+#[test]
+fn objects_of_an_image_have_no_times() {
+    let image = image(&definitions());
+    let file = h5::open_image(&image.image).unwrap();
+    for path in [c"g", c"g/d", c"e"] {
+        let object = object(&file, path).unwrap();
+        assert_eq!(h5::object_info(&object).unwrap().times, [0; 4]);
+    }
+}
+
+#[test]
+fn names_are_marked_as_utf8() {
+    let group = |path: &str| Definition::Group { path: path.into() };
+    let of = |group: &Id| {
+        let links = h5::links(group).unwrap().into_iter();
+        let links = links.map(|link| (String::from_utf8(link.name).unwrap(), link.utf8));
+        links.collect::<Vec<_>>()
+    };
+    let image = image(&["/größe", "/größe/a", "/größe/é", "/plain", "/plain/a"].map(group));
+    let wanted = |names: [(&str, bool); 2]| names.map(|(name, utf8)| (name.to_owned(), utf8));
+    let file = h5::open_image(&image.image).unwrap();
+    let root = h5::open_group(&file, c"/").unwrap();
+    assert_eq!(of(&root), wanted([("größe", true), ("plain", false)]));
+    let group = h5::open_group(&file, c"/größe").unwrap();
+    assert_eq!(of(&group), wanted([("a", false), ("é", true)]));
+    let closed = Closed::plainly(&image);
+    let path = h5::c_name(closed.path().as_os_str().as_encoded_bytes()).unwrap();
+    let file = h5::open_to_write(&path, 2048).unwrap();
+    let links = of(&h5::open_group(&file, c"/").unwrap());
+    assert_eq!(links[1..], wanted([("größe", true), ("plain", false)]));
 }
 
 fn definitions() -> Vec<Definition> {

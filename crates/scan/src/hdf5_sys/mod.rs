@@ -15,7 +15,7 @@ use hdf5_metno_sys::h5d::*;
 use hdf5_metno_sys::h5e::{H5E_DEFAULT, H5Eget_num};
 use hdf5_metno_sys::h5f::*;
 use hdf5_metno_sys::h5g::*;
-use hdf5_metno_sys::h5i::{H5Idec_ref, H5Iget_name, H5Iinc_ref, hid_t};
+use hdf5_metno_sys::h5i::{H5Idec_ref, H5Iinc_ref, hid_t};
 use hdf5_metno_sys::h5l::*;
 use hdf5_metno_sys::h5o::*;
 use hdf5_metno_sys::h5p::*;

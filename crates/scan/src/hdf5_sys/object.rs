@@ -60,16 +60,6 @@ pub fn address(object: &Id) -> Result<u64> {
     Ok(info.addr)
 }
 
-/// A path by which an open object can be found in its file, if there is one.
-pub fn path_of(object: &Id) -> Option<String> {
-    let len = h5!(H5Iget_name(object.0, ptr::null_mut(), 0)).ok()? as usize;
-    let mut name = vec![0u8; len + 1];
-    let (bytes, size) = (name.as_mut_ptr().cast::<c_char>(), name.len());
-    h5!(H5Iget_name(object.0, bytes, size)).ok()?;
-    name.truncate(len);
-    (len > 0).then(|| String::from_utf8_lossy(&name).into_owned())
-}
-
 pub fn comment(object: &Id) -> Result<Option<CString>> {
     let len = h5!(H5Oget_comment(object.0, ptr::null_mut(), 0))? as usize;
     if len == 0 {

@@ -1,5 +1,6 @@
-//! Object headers of version 1 (IV.A.1.a), and the messages of anchors and of the log's own objects.
+//! Object headers of version 1 (IV.A.1.a), and messages of groups, datasets and stub datasets.
 
+use h5logfs_log::filters::Filter;
 use h5logfs_log::image::Space;
 use h5logfs_log::image::object_header::kind;
 
@@ -9,18 +10,31 @@ pub const PREFIX: usize = 16;
 pub const HEAD: usize = 8;
 
 /// Messages behind each other.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Messages {
     bytes: Vec<u8>,
     count: u16,
 }
 
 impl Default for Messages {
-    /// None yet, with room for those of an anchor.
+    /// None yet, with room for those of a stub dataset.
     fn default() -> Self {
         Messages {
             bytes: Vec::with_capacity(512),
             count: 0,
+        }
+    }
+}
+
+impl Clone for Messages {
+    /// With room for an attribute: objects that begin alike differ in these.
+    fn clone(&self) -> Self {
+        const ATTRIBUTE: usize = 256;
+        let mut bytes = Vec::with_capacity(self.bytes.len() + ATTRIBUTE);
+        bytes.extend(&self.bytes);
+        Messages {
+            bytes,
+            count: self.count,
         }
     }
 }
@@ -52,6 +66,25 @@ impl Messages {
         let data = attribute(name, &datatype, &list(values.len() as u64), &elements)?;
         let at = self.push(kind::ATTRIBUTE, 0, &data)?;
         Some(at + data.len() - elements.len())
+    }
+
+    /// Adds bytes that are no message of a header. Returns where they begin.
+    pub fn push_bytes(&mut self, data: &[u8]) -> usize {
+        let at = self.bytes.len();
+        self.bytes.extend(data);
+        at
+    }
+
+    /// Type, flags and data of each message.
+    pub fn each(&self) -> impl Iterator<Item = (u16, u8, &[u8])> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            let (head, data) = rest.split_first_chunk::<HEAD>()?;
+            let len = u16::from_le_bytes([head[2], head[3]]);
+            let (data, more) = data.split_at_checked(len.into())?;
+            rest = more;
+            Some((u16::from_le_bytes([head[0], head[1]]), head[4], data))
+        })
     }
 
     /// Their bytes.
@@ -126,6 +159,17 @@ pub fn simple(dims: &[u64]) -> Option<Vec<u8>> {
     Some(data)
 }
 
+/// That of elements of an extent that has limits; `u64::MAX` is none.
+pub fn extent(dims: &[u64], max_dims: &[u64]) -> Option<Vec<u8>> {
+    const HAS_LIMITS: u8 = 1;
+    let mut data = simple(dims)?;
+    if dims != max_dims {
+        data[2] = HAS_LIMITS;
+        data.extend(max_dims.iter().flat_map(|dim| dim.to_le_bytes()));
+    }
+    Some(data)
+}
+
 /// That of one element.
 pub const SCALAR: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
 /// That of no element.
@@ -134,6 +178,34 @@ pub const NULL: [u8; 4] = [2, 0, 0, 2];
 /// The layout message (IV.A.2.i) of elements in one piece.
 pub fn contiguous(address: u64, len: u64) -> Vec<u8> {
     [&[3, 1][..], &address.to_le_bytes(), &len.to_le_bytes()].concat()
+}
+
+/// That of chunks of elements of so many bytes, none of which was written.
+pub fn chunked(chunk: &[u64], element: u32) -> Option<Vec<u8>> {
+    let mut data = vec![3, 2, u8::try_from(chunk.len() + 1).ok()?];
+    data.extend(u64::MAX.to_le_bytes());
+    for side in chunk {
+        data.extend(u32::try_from(*side).ok()?.to_le_bytes());
+    }
+    data.extend(element.to_le_bytes());
+    Some(data)
+}
+
+/// The filter pipeline message (IV.A.2.l, version 1). Filters have no names.
+pub fn pipeline(filters: &[Filter]) -> Option<Vec<u8>> {
+    let mut data = vec![1, u8::try_from(filters.len()).ok()?, 0, 0, 0, 0, 0, 0];
+    for Filter { id, flags, values } in filters {
+        let numbers = [
+            u16::try_from(*id).ok()?,
+            0,
+            u16::try_from(*flags).ok()?,
+            u16::try_from(values.len()).ok()?,
+        ];
+        data.extend(numbers.map(u16::to_le_bytes).as_flattened());
+        data.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        data.resize(data.len().next_multiple_of(8), 0);
+    }
+    Some(data)
 }
 
 /// When storage is allocated, in a fill value message.

@@ -3,7 +3,7 @@
 
 use h5logfs_log::journal::datatype::{Datatype, Member};
 
-use super::header;
+use crate::written::header;
 
 /// Bytes of an element that lies in a heap: how many there are, and the place of the first.
 const IN_HEAP: u32 = 16;

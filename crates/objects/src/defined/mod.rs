@@ -1,0 +1,423 @@
+//! The metadata image of definitions: an HDF5 file in memory with all that a program defines through the writer's own API, each object in
+//! its natural form (`docs/formats/journal.md`, section 2.5). So all that reads a log sees an image, whatever its program uses.
+//!
+//! `datatype` makes datatype messages. Tests of the crate that calls libhdf5 read images with it.
+//!
+//! * Groups have symbol tables, whose links do not say that a name is UTF-8. A group with such a name has link messages.
+//! * A scale with thousands of uses has a list of them that no object header has room for. Its attributes lie outside.
+//! * There are no times: each scan of a log makes the image anew, and it must have the same bytes.
+
+mod datatype;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use h5logfs_common::fault::Fault;
+use h5logfs_log::image::Space;
+use h5logfs_log::image::object_header::kind;
+use h5logfs_log::journal::Recorded;
+use h5logfs_log::journal::datatype::Datatype;
+use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
+use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::value::Value;
+
+use crate::Result;
+use crate::written::dense::Dense;
+use crate::written::header::{self, HEAD, Messages, PREFIX, allocation};
+use crate::written::{
+    self, HeapValue, Made, NewObject, Root, SUPERBLOCK, Stored, Target, superblock,
+};
+
+/// The metadata image of a log: the one in its journal, or that of its definitions. Fails where definitions make more than an HDF5 file
+/// has room for.
+pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, Shadow>> {
+    match &journal.shadow {
+        Some(image) => Ok(Cow::Borrowed(image)),
+        None => of_definitions(&journal.definitions, &journal.outline.datasets).map(Cow::Owned),
+    }
+}
+
+/// The metadata image of definitions. `datasets` are in the order of their IDs, with their present extents. Fails where an object
+/// does not fit its header.
+pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Result<Shadow> {
+    let mut maker = Maker::new(definitions, datasets).ok_or(NO_ROOM)?;
+    let mut next = datasets.iter();
+    for definition in definitions {
+        let made = match definition {
+            Definition::Group { path } => maker.group(path),
+            Definition::Dataset { path, .. } => {
+                let defined = next.next().ok_or("a dataset without a number")?;
+                maker.dataset(path, defined)
+            }
+            Definition::Attribute {
+                object,
+                name,
+                value,
+            } => maker.attribute(object, name, value),
+            // `datasets` have what these say.
+            Definition::Extent { .. }
+            | Definition::Scale { .. }
+            | Definition::Attachment { .. }
+            | Definition::Label { .. } => Some(()),
+        };
+        made.ok_or_else(|| no_room(definition))?;
+    }
+    maker.scales(datasets).ok_or(NO_ROOM)?;
+    Ok(maker.image().ok_or(NO_ROOM)?)
+}
+
+const NO_ROOM: &str = "the objects of the log do not fit an HDF5 file";
+
+fn no_room(definition: &Definition) -> Fault {
+    let what = match definition {
+        Definition::Group { path } => format!("group {path}"),
+        Definition::Dataset { path, .. } => format!("dataset {path}"),
+        Definition::Attribute { object, name, .. } => format!("attribute {name} of {object}"),
+        other => format!("{other:?}"),
+    };
+    format!("{what} does not fit an HDF5 object header").into()
+}
+
+/// The uses of scales: each by a dimension of a dataset. Numbers are IDs.
+type Uses = HashMap<usize, Vec<(usize, u32)>>;
+
+struct Maker<'a> {
+    /// The root group first.
+    objects: Vec<Made>,
+    /// Numbers of objects, by path. That of the root group is empty.
+    numbers: HashMap<&'a str, usize>,
+    /// Numbers of the datasets, by ID.
+    of_datasets: Vec<usize>,
+    /// Groups whose links are messages, by path.
+    with_messages: HashMap<&'a str, usize>,
+    /// Thousands of datasets share a few types.
+    datatypes: HashMap<&'a Datatype, Vec<u8>>,
+    /// The last dataset, and its messages before there are attributes.
+    last: Option<(&'a DatasetLayout, Rc<Messages>)>,
+    uses: Uses,
+}
+
+/// Where an object lies: the path of its group, and its name there.
+fn place(definition: &Definition) -> Option<(&str, &str)> {
+    match definition {
+        Definition::Group { path } | Definition::Dataset { path, .. } => path.rsplit_once('/'),
+        _ => None,
+    }
+}
+
+/// The groups that have a name which is not ASCII, with the number of their links. Not those with more links than a header has room
+/// for beside attributes: names in their symbol tables have the same bytes, but are not marked as UTF-8.
+fn groups_with_messages(definitions: &[Definition]) -> HashMap<&str, usize> {
+    const MOST: usize = 1 << 15;
+    let places = || definitions.iter().filter_map(place);
+    let mut groups: HashMap<&str, usize> = places()
+        .filter(|(_, name)| !name.is_ascii())
+        .map(|(group, _)| (group, 0))
+        .collect();
+    if !groups.is_empty() {
+        for (group, _) in places() {
+            groups.entry(group).and_modify(|links| *links += 1);
+        }
+    }
+    groups.retain(|_, links| *links <= MOST);
+    groups
+}
+
+fn uses(datasets: &[Defined]) -> Uses {
+    let mut uses = Uses::new();
+    for (dataset, defined) in datasets.iter().enumerate() {
+        for (dimension, scales) in (0u32..).zip(&defined.scales.attached) {
+            for scale in scales {
+                let of = uses.entry(*scale as usize).or_default();
+                of.push((dataset, dimension));
+            }
+        }
+    }
+    uses
+}
+
+impl<'a> Maker<'a> {
+    fn new(definitions: &'a [Definition], datasets: &[Defined]) -> Option<Self> {
+        let with_messages = groups_with_messages(definitions);
+        let mut objects = Vec::with_capacity(datasets.len() + 1);
+        objects.push(Made::group(with_messages.contains_key(""))?);
+        let mut numbers = HashMap::with_capacity(datasets.len() + 1);
+        numbers.insert("", 0);
+        Some(Maker {
+            objects,
+            numbers,
+            of_datasets: Vec::with_capacity(datasets.len()),
+            with_messages,
+            datatypes: HashMap::new(),
+            last: None,
+            uses: uses(datasets),
+        })
+    }
+
+    /// Adds an object to its group. Returns its number.
+    fn add(&mut self, path: &'a str, object: Made) -> Option<usize> {
+        let (parent, name) = path.rsplit_once('/')?;
+        let number = self.objects.len();
+        let parent = self.objects.get_mut(*self.numbers.get(parent)?)?;
+        let target = Target::Object(number);
+        parent.push_link(name.as_bytes().to_vec(), !name.is_ascii(), target)?;
+        self.numbers.insert(path, number);
+        self.objects.push(object);
+        Some(number)
+    }
+
+    fn group(&mut self, path: &'a str) -> Option<()> {
+        let group = Made::group(self.with_messages.contains_key(path))?;
+        self.add(path, group).map(|_| ())
+    }
+
+    fn dataset(&mut self, path: &'a str, defined: &'a Defined) -> Option<()> {
+        let messages = self.messages(&defined.layout)?;
+        let uses = self.uses.get(&self.of_datasets.len());
+        let made = if uses.is_some_and(|uses| uses.len() > MOST_USES_IN_HEADER) {
+            let header = Rc::unwrap_or_clone(messages);
+            Made {
+                dense: Some(Dense::of(header)),
+                ..Made::default()
+            }
+        } else {
+            Made {
+                messages,
+                ..Made::default()
+            }
+        };
+        let number = self.add(path, made)?;
+        self.of_datasets.push(number);
+        Some(())
+    }
+
+    /// The messages of a dataset without attributes.
+    fn messages(&mut self, layout: &'a DatasetLayout) -> Option<Rc<Messages>> {
+        const CONSTANT: u8 = 1;
+        if let Some((last, messages)) = &self.last
+            && *last == layout
+        {
+            return Some(Rc::clone(messages));
+        }
+        let mut new = Messages::default();
+        let max_dims = layout.max_dims.iter();
+        let max_dims: Vec<u64> = max_dims.map(|dim| dim.unwrap_or(u64::MAX)).collect();
+        let space = header::extent(&layout.dims, &max_dims)?;
+        new.push(kind::DATASPACE, 0, &space)?;
+        new.push(kind::DATATYPE, CONSTANT, self.datatype(&layout.datatype)?)?;
+        let element = layout.datatype.size();
+        let (allocated, place) = match &layout.chunk {
+            Some(chunk) => (allocation::INCREMENTAL, header::chunked(chunk, element)?),
+            None => {
+                let elements = layout.dims.iter();
+                let bytes = elements.fold(element.into(), |n: u64, dim| n.saturating_mul(*dim));
+                (allocation::LATE, header::contiguous(u64::MAX, bytes))
+            }
+        };
+        let fill = header::fill_value(allocated, &layout.fill)?;
+        new.push(kind::FILL_VALUE, CONSTANT, &fill)?;
+        new.push(kind::LAYOUT, 0, &place)?;
+        if !layout.filters.is_empty() {
+            let filters = header::pipeline(&layout.filters)?;
+            new.push(kind::PIPELINE, CONSTANT, &filters)?;
+        }
+        let messages = Rc::new(new);
+        self.last = Some((layout, Rc::clone(&messages)));
+        Some(messages)
+    }
+
+    fn datatype(&mut self, of: &'a Datatype) -> Option<&[u8]> {
+        if !self.datatypes.contains_key(of) {
+            self.datatypes.insert(of, datatype::message(of)?);
+        }
+        self.datatypes.get(of).map(Vec::as_slice)
+    }
+
+    fn attribute(&mut self, object: &str, name: &str, value: &'a Value) -> Option<()> {
+        let object = if object == "/" { "" } else { object };
+        let number = *self.numbers.get(object)?;
+        match value {
+            Value::Elements {
+                datatype,
+                dims,
+                bytes,
+            } => {
+                let space = header::simple(dims)?;
+                let datatype = self.datatype(datatype)?;
+                let data = header::attribute(name, datatype, &space, bytes)?;
+                let made = self.objects.get_mut(number)?;
+                made.push_attribute(name.as_bytes(), 0, &data).map(|_| ())
+            }
+            Value::Text(text) => self.texts(number, name, &header::SCALAR, [text]),
+            Value::Texts(texts) => {
+                let space = header::list(texts.len() as u64);
+                self.texts(number, name, &space, texts)
+            }
+        }
+    }
+
+    fn texts<'t>(
+        &mut self,
+        number: usize,
+        name: &str,
+        space: &[u8],
+        texts: impl IntoIterator<Item = &'t String>,
+    ) -> Option<()> {
+        let texts = texts.into_iter().map(|text| {
+            let bytes = text.as_bytes().to_vec();
+            Some((u32::try_from(bytes.len()).ok()?, Stored::Bytes(bytes)))
+        });
+        let texts: Option<Vec<_>> = texts.collect();
+        let made = self.objects.get_mut(number)?;
+        made.in_heap(name, &datatype::variable_text(), space, texts?)
+    }
+
+    /// Writes the attributes by which HDF5 knows dimension scales (HDF5 Dimension Scale Specification 1.0), and labels.
+    fn scales(&mut self, datasets: &[Defined]) -> Option<()> {
+        let numbers = std::mem::take(&mut self.of_datasets);
+        for (id, (number, defined)) in numbers.iter().zip(datasets).enumerate() {
+            let scales = &defined.scales;
+            let made = self.objects.get_mut(*number)?;
+            if let Some(name) = &scales.name {
+                made.terminated_text("CLASS", "DIMENSION_SCALE")?;
+                if !name.is_empty() {
+                    made.terminated_text("NAME", name)?;
+                }
+            }
+            if let Some(uses) = self.uses.get(&id) {
+                made.reference_list(uses, &numbers)?;
+            }
+            if !scales.attached.is_empty() {
+                made.dimension_list(&scales.attached, &numbers)?;
+            }
+            if !scales.labels.is_empty() {
+                let space = header::list(scales.labels.len() as u64);
+                self.texts(*number, "DIMENSION_LABELS", &space, &scales.labels)?;
+            }
+        }
+        self.of_datasets = numbers;
+        Some(())
+    }
+
+    fn image(self) -> Option<Shadow> {
+        let objects: Vec<NewObject> = self
+            .objects
+            .into_iter()
+            .map(|made| made.object(1))
+            .collect();
+        let mut space = Space::with_room(0, SUPERBLOCK + written::size(&objects));
+        space.put(&[0; SUPERBLOCK]);
+        let root = objects.first()?.messages.put(&mut space, 1, 0)?;
+        let messages = root + PREFIX as u64;
+        let placed = written::put(
+            &mut space,
+            &objects,
+            Root {
+                address: root,
+                messages,
+                more: None,
+            },
+        )?;
+        if let Some(table) = placed.of_root {
+            space.set(messages + HEAD as u64, &table.to_bytes());
+        }
+        let superblock = superblock(root, placed.of_root, space.end());
+        space.set(0, &superblock);
+        let address = |number: &usize| placed.addresses.get(*number).copied();
+        let logged = self.of_datasets.iter().map(address);
+        Some(Shadow {
+            image: space.into_bytes(),
+            logged: (0u32..).zip(logged).collect(),
+        })
+    }
+}
+
+/// Bytes of an element of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
+const USE: usize = 16;
+/// The most uses of a scale that its header lists. A message has less than 64 KiB.
+const MOST_USES_IN_HEADER: usize = 3900;
+
+impl Made {
+    /// Adds an attribute whose elements lie in a heap: of each its length, and what is stored.
+    fn in_heap(
+        &mut self,
+        name: &str,
+        datatype: &[u8],
+        space: &[u8],
+        values: Vec<(u32, Stored)>,
+    ) -> Option<()> {
+        let elements = values.iter().flat_map(|(len, _)| {
+            let mut element = [0; 16];
+            element[..4].copy_from_slice(&len.to_le_bytes());
+            element
+        });
+        let elements: Vec<u8> = elements.collect();
+        let at = self.elements(name, datatype, space, &elements)?;
+        for (number, (len, stored)) in values.into_iter().enumerate() {
+            // A list without elements lies nowhere. A text does, or it would be none.
+            if len > 0 || matches!(stored, Stored::Bytes(_)) {
+                let at = at + 16 * number + 4;
+                self.heap_values.push(HeapValue { at, stored });
+            }
+        }
+        Some(())
+    }
+
+    /// Adds an attribute. Returns where its elements begin.
+    fn elements(
+        &mut self,
+        name: &str,
+        datatype: &[u8],
+        space: &[u8],
+        elements: &[u8],
+    ) -> Option<usize> {
+        let data = header::attribute(name, datatype, space, elements)?;
+        let at = self.push_attribute(name.as_bytes(), 0, &data)?;
+        Some(at + data.len() - elements.len())
+    }
+
+    /// Adds a text with a zero at its end, as readers expect it of scales.
+    fn terminated_text(&mut self, name: &str, text: &str) -> Option<()> {
+        let text = [text.as_bytes(), &[0]].concat();
+        let datatype = datatype::text(u32::try_from(text.len()).ok()?, 0, !text.is_ascii());
+        self.elements(name, &datatype, &header::SCALAR, &text)
+            .map(|_| ())
+    }
+
+    /// Adds the list of the dimensions that use a scale. `numbers` of objects, by the IDs of datasets.
+    fn reference_list(&mut self, uses: &[(usize, u32)], numbers: &[usize]) -> Option<()> {
+        let members = [
+            ("dataset", 0, datatype::reference()),
+            ("dimension", 8, header::integer(4, true).to_vec()),
+        ];
+        let datatype = datatype::compound(1, USE as u32, &members)?;
+        let elements = uses.iter().flat_map(|(_, dimension)| {
+            let mut element = [0; USE];
+            element[8..12].copy_from_slice(&dimension.to_le_bytes());
+            element
+        });
+        let elements: Vec<u8> = elements.collect();
+        let space = header::list(uses.len() as u64);
+        let at = self.elements("REFERENCE_LIST", &datatype, &space, &elements)?;
+        for (number, (dataset, _)) in uses.iter().enumerate() {
+            let object = numbers.get(*dataset)?;
+            self.references.push((at + USE * number, *object));
+        }
+        Some(())
+    }
+
+    /// Adds the scales of each dimension, which are IDs. `numbers` of objects, by the IDs of datasets.
+    fn dimension_list(&mut self, attached: &[Vec<u32>], numbers: &[usize]) -> Option<()> {
+        let of_dimension = |of: &Vec<u32>| {
+            let objects = of.iter().map(|id| numbers.get(*id as usize).copied());
+            let objects: Vec<usize> = objects.collect::<Option<_>>()?;
+            Some((u32::try_from(objects.len()).ok()?, Stored::Objects(objects)))
+        };
+        let attached = attached.iter().map(of_dimension);
+        let attached: Vec<_> = attached.collect::<Option<_>>()?;
+        let datatype = datatype::list_of(&datatype::reference());
+        let space = header::list(attached.len() as u64);
+        self.in_heap("DIMENSION_LIST", &datatype, &space, attached)
+    }
+}
