@@ -62,13 +62,50 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
 }
 
 /// Modules of the crate `h5logfs-log`, each above those that follow. The layouts and all other modules are below them.
-const MODULES: [&str; 4] = ["scan", "snapshot", "journal", "filters"];
+const MODULES: [&str; 7] = [
+    "scan",
+    "snapshot",
+    "recognition",
+    "part_names",
+    "tables",
+    "journal",
+    "filters",
+];
 
 #[test]
 fn modules_of_the_log_use_only_what_is_below_them() {
     let (files, upwards) = upwards("crates/log/src", &MODULES);
     assert!(files > 50, "only {files} files looked at");
     assert!(upwards.is_empty(), "{}", upwards.join("\n"));
+}
+
+/// The root of a crate names its modules. One that uses the root uses all of them.
+#[test]
+fn no_module_of_the_log_uses_the_root_of_the_crate() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/log/src");
+    let uses = all_uses_of(&source);
+    let climbing = uses.iter().filter(|(_, used)| used.contains(""));
+    let climbing: Vec<_> = climbing.map(|(module, _)| module).collect();
+    assert!(uses.len() > 50, "only {} modules looked at", uses.len());
+    assert!(climbing.is_empty(), "{climbing:?}");
+}
+
+/// A look at a file needs nothing of the catalog, which remembers what it finds.
+#[test]
+fn the_look_up_uses_nothing_else_of_the_catalog() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/catalog/src");
+    let uses = all_uses_of(&source);
+    let look_up = uses.iter().filter(|(module, _)| is_part(module, "lookup"));
+    let look_up: Vec<_> = look_up.collect();
+    assert!(
+        look_up.len() > 3,
+        "only {} modules looked at",
+        look_up.len()
+    );
+    for (module, used) in look_up {
+        let others: Vec<_> = used.iter().filter(|m| !is_part(m, "lookup")).collect();
+        assert!(others.is_empty(), "{module} uses {others:?}");
+    }
 }
 
 /// Layers of the VOL connector, each above those that follow. All its modules are of one.
@@ -160,8 +197,17 @@ fn no_more_than_two_modules_use_each_other() {
     assert!(circles.is_empty(), "{circles:#?}");
 }
 
-/// What each module of a crate uses of the others, by their paths from the root. The root is the empty one.
+/// What each module of a crate uses of the others, without those that it is a part of.
 fn uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut uses = all_uses_of(source);
+    for (module, used) in &mut uses {
+        used.retain(|used| !is_part(module, used));
+    }
+    uses
+}
+
+/// What each module of a crate uses of the others, by their paths from the root. The root is the empty one.
+fn all_uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     sources(source, &mut files);
     let name_of = |file: &Path| {
@@ -189,7 +235,7 @@ fn uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
             let found = paths
                 .iter()
                 .filter_map(|path| module_at(path, &name, &names));
-            used.extend(found.filter(|found| !is_part(&name, found)));
+            used.extend(found);
         }
     }
     uses
@@ -428,6 +474,7 @@ const CRATES: [(&str, &[&str]); 21] = [
             "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
+            "h5logfs-catalog",
             "h5logfs-output",
         ],
     ),
@@ -458,6 +505,7 @@ const CRATES: [(&str, &[&str]); 21] = [
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
+            "h5logfs-catalog",
             "h5logfs-convert",
             "h5logfs-mpi",
             "h5logfs-output",

@@ -246,7 +246,7 @@ impl View {
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
             let failed = |fault: Fault| Error::of(self.path(), fault);
             let layout = match moved {
-                Some(tables) => tables.layout(),
+                Some(layout) => &***layout,
                 None => {
                     self.check_tables(task)?;
                     self.snapshot.log.layout()

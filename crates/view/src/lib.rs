@@ -61,7 +61,7 @@ use h5logfs_common::fault::{Fault, TooLarge};
 use h5logfs_common::memory::{Hold, Reservation, Reserved};
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_common::task::{Running, Task, processor_time};
-use h5logfs_log::Tables;
+use h5logfs_log::Layout;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::guard::SealGuard;
 use h5logfs_log::journal::sealed::SealedFile;
@@ -91,7 +91,7 @@ pub struct View {
     preamble: Vec<u8>,
     sources: Vec<SourceFile>,
     /// The layout with the record tables where an append to the closed log has left them.
-    after_append: OnceLock<Reserved<Tables>>,
+    after_append: OnceLock<Reserved<Box<dyn Layout>>>,
     /// What compares data with their checksums, by the number of the source.
     guards: BTreeMap<usize, Arc<SealGuard>>,
     /// What the indexes of the datasets share.

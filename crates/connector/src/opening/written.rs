@@ -9,7 +9,7 @@ use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_host::types::{Id, access};
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::scan::companions;
+use h5logfs_log::recognition;
 use h5logfs_log::source_dir::{SourceDir, canonical, resolved};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
@@ -275,7 +275,7 @@ fn is_ours(path: &Path) -> bool {
         let (dir, name) = SourceDir::of_real_file(path)?;
         let source = SourceFile::open(&dir, &name)?;
         let files = LogFiles::of(&dir, &name, &source);
-        Ok(source.file_id()?.is_some() && companions::may_be_log(&files, &source)?)
+        Ok(source.file_id()?.is_some() && recognition::may_be_log(&files, &source)?)
     };
     is_ours().unwrap_or(false)
 }
