@@ -322,6 +322,27 @@ const PLUGINS: [&str; 3] = [
     "h5logfs-plugin-connector-mpi",
 ];
 
+/// Types with many parts, and in how many files their own methods may stand. The rest are methods of structs over them.
+const IN_FEW_FILES: [(&str, &str, usize); 2] = [
+    ("crates/view/src", "impl View {", 1),
+    ("crates/connector/src", "impl Log {", 3),
+];
+
+#[test]
+fn the_methods_of_a_large_type_stand_in_few_files() {
+    for (part, begin, most) in IN_FEW_FILES {
+        let mut files = Vec::new();
+        sources(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join(part),
+            &mut files,
+        );
+        let has = |path: &PathBuf| fs::read_to_string(path).unwrap().contains(begin);
+        files.retain(has);
+        let found = files.len();
+        assert!((1..=most).contains(&found), "{begin} in {files:?}");
+    }
+}
+
 /// What writes to the standard output or error of a program.
 const PRINTING: [&str; 4] = ["print!(", "println!(", "dbg!(", "stderr()"];
 

@@ -700,7 +700,7 @@ impl Catalog {
 
     /// Keeps what was compared of a log with checksums for its next scan.
     fn keep_compared(&self, relative: &Path, view: &View) {
-        match view.compared() {
+        match Compared::of(view) {
             Some(compared) => {
                 let weight = weight(relative, compared.bytes());
                 let compared = Arc::new(compared);

@@ -211,7 +211,7 @@ impl Opener {
             None => View::open(dir, snapshot, budget, log),
         }?;
         if let Some(known) = candidate.known {
-            view.take_over(known);
+            known.give_to(&view);
         }
         Ok(view)
     }

@@ -23,7 +23,7 @@ use crate::below::list::PropertyList;
 use crate::below::request::Request;
 use crate::log::closed::{self, KeptShadow, Seen};
 use crate::log::shadow::{Shadow, refused};
-use crate::log::{Constants, Log};
+use crate::log::{self, Constants, Log};
 use crate::options;
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
@@ -103,7 +103,7 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
             let ranks = ranks.unwrap_or_else(Ranks::one);
             let access = kept.as_ref().map(|kept| Arc::clone(&kept.access));
             let kept = kept.map(|kept| *kept);
-            let log = Log::append(info, request, &path, ranks, options, kept)?;
+            let log = log::append(info, request, &path, ranks, options, kept)?;
             opened(info, request, log, access).map(Some)
         }
     }
