@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use h5logfs_catalog::lookup::scan_file;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
-use h5logfs_log::scan::{ScanRequest, Scanner, Settings, scan_file};
+use h5logfs_log::scan::{ScanRequest, Scanner, Settings};
 use h5logfs_log::snapshot::Snapshot;
 
 use super::Seeds;

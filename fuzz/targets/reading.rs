@@ -25,7 +25,7 @@ pub fn read(view: &View) -> bool {
     let datasets = view.snapshot().datasets.len().min(MOST_DATASETS);
     (0..datasets).for_each(|number| query_dataset(view, number));
     check_segments(view);
-    let _ = view.diagnostics();
+    let _ = view.indexes().diagnostics();
     all
 }
 
@@ -38,8 +38,8 @@ fn places(view: &View) -> Vec<Range<u64>> {
         begins.extend([view.preamble_len(), len - SOME]);
         for number in 0..view.snapshot().datasets.len().min(MOST_DATASETS) {
             let last = view.grid(number).len().saturating_sub(1);
-            let chunks =
-                [0, last / 2, last].map(|chunk| view.chunk_place(ChunkId::new(number, chunk)));
+            let chunks = [0, last / 2, last]
+                .map(|chunk| view.inspection().chunk_place(ChunkId::new(number, chunk)));
             begins.extend(chunks.into_iter().flatten().map(|(offset, _)| offset));
         }
     }
@@ -77,19 +77,19 @@ fn read_place(view: &View, place: Range<u64>) -> bool {
 }
 
 fn query_dataset(view: &View, number: usize) {
-    let _ = view.records(number);
+    let _ = view.indexes().records(number);
     let grid = view.grid(number);
     for chunk in [0, grid.len() / 2, grid.len().saturating_sub(1)] {
         if chunk < grid.len() {
-            let _ = view.chunk_blocks(ChunkId::new(number, chunk));
+            let _ = view.inspection().chunk_blocks(ChunkId::new(number, chunk));
         }
     }
-    if let Ok(touched) = view.touched(number, 0) {
+    if let Ok(touched) = view.holes().touched(number, 0) {
         touched.take(4).for_each(drop);
     }
     if grid.len() <= MOST_CHUNKS {
         let mut faults = 0;
-        view.check_dataset(number, &mut |_| {
+        view.inspection().check_dataset(number, &mut |_| {
             faults += 1;
             if faults < 4 {
                 ControlFlow::Continue(())
@@ -97,7 +97,7 @@ fn query_dataset(view: &View, number: usize) {
                 ControlFlow::Break(())
             }
         });
-        if let Ok(Some(share)) = view.covered(number) {
+        if let Ok(Some(share)) = view.inspection().covered(number) {
             assert!((0.0..=1.0).contains(&share), "{share}");
         }
     }
@@ -107,7 +107,7 @@ fn query_dataset(view: &View, number: usize) {
 fn check_segments(view: &View) {
     let mut at = 0;
     for _ in 0..MOST_SEGMENTS {
-        let Ok(segment) = view.segment_at(at) else {
+        let Ok(segment) = view.holes().segment_at(at) else {
             return;
         };
         assert_eq!(segment.range.start, at);

@@ -85,7 +85,7 @@ pub fn index_seeds() -> Seeds {
         }
         let mut snapshot = scanned.snapshot.clone();
         made.adopt(&mut snapshot);
-        let index = made.view(snapshot).ok()?.index(number).ok()?;
+        let index = made.view(snapshot).ok()?.indexes().of(number).ok()?;
         let test_dir = TestDir::new();
         let sources = sources(&test_dir);
         let entry = empty_store(&test_dir);

@@ -150,7 +150,7 @@ fn check(view: &View, called: &Called) -> Vec<String> {
     let mut faults = check_log(view, called);
     let datasets = 0..view.snapshot().datasets.len();
     faults.extend(datasets.flat_map(|number| check_dataset(view, number, called)));
-    view.check_flat(&mut |e| {
+    view.inspection().check_flat(&mut |e| {
         faults.push(called.error(e).to_string());
         if faults.len() < MOST_FAULTS {
             ControlFlow::Continue(())
@@ -168,7 +168,7 @@ fn check_log(view: &View, called: &Called) -> Vec<String> {
     let diagnostics = view.snapshot().diagnostics.iter();
     let known = diagnostics.filter(|d| d.severity > Severity::Note);
     let mut faults: Vec<String> = known.map(named).collect();
-    match view.diagnostics() {
+    match view.indexes().diagnostics() {
         Ok(diagnostics) => faults.extend(diagnostics.iter().map(named)),
         // Each logged dataset reports it, too.
         Err(e) => faults.push(called.error(e).to_string()),
@@ -182,14 +182,14 @@ fn check_dataset(view: &View, number: usize, called: &Called) -> Vec<String> {
     let path = called.path(&view.path());
     let about = || format!("{}: dataset {}", path.display(), dataset.name);
     if dataset.logged().is_some()
-        && let Ok(index) = view.index(number)
+        && let Ok(index) = view.indexes().of(number)
         && !index.diagnostics().is_empty()
     {
         let diagnostics = index.diagnostics().iter();
         return diagnostics.map(|d| format!("{}: {d}", about())).collect();
     }
     let mut faults = Vec::new();
-    view.check_dataset(number, &mut |e| {
+    view.inspection().check_dataset(number, &mut |e| {
         faults.push(called.error(e).to_string());
         if faults.len() < MOST_FAULTS {
             ControlFlow::Continue(())

@@ -35,14 +35,14 @@ pub fn run(args: ExportArgs) -> Result<()> {
 }
 
 fn write(view: &View, out: &mut Output) -> Result<()> {
-    if (0..view.snapshot().datasets.len()).any(|number| view.is_sparse(number)) {
+    if (0..view.snapshot().datasets.len()).any(|number| view.holes().is_sparse(number)) {
         out.make_long(view.len())?;
     }
     let progress = progress::bytes(view.len());
     let mut buf = vec![0; STEP as usize];
     let mut at = 0;
     while at < view.len() {
-        let segment = view.segment_at(at)?;
+        let segment = view.holes().segment_at(at)?;
         if segment.is_hole {
             out.skip(segment.range.end - at)?;
             at = segment.range.end;

@@ -154,6 +154,7 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut Output<impl Write>) 
         bail!("{}: no logged dataset {name}", view.path().display());
     };
     let mut reports = view
+        .holes()
         .touched(number, 0)?
         .map(|chunk| ChunkReport::of(view, number, chunk))
         .peekable();
@@ -173,8 +174,8 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut Output<impl Write>) 
 
 impl ChunkReport {
     fn of(view: &View, number: usize, chunk: u64) -> Result<Self> {
-        let (offset, stored) = view.chunk_place(ChunkId::new(number, chunk))?;
-        let (made_of, fault) = match view.chunk_blocks(ChunkId::new(number, chunk)) {
+        let (offset, stored) = view.inspection().chunk_place(ChunkId::new(number, chunk))?;
+        let (made_of, fault) = match view.inspection().chunk_blocks(ChunkId::new(number, chunk)) {
             Ok(sources) => (sources, None),
             Err(e) => (Vec::new(), Some(e.to_string())),
         };

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::ViewArgs;
 use super::ls::logs_in;
 use h5logfs_log::log_dir;
-use h5logfs_log::scan::companions::log_of;
+use h5logfs_log::part_names::log_of;
 
 /// The files that the user has named. A directory stands for its logs, as `h5logfs ls` lists them.
 pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {

@@ -362,7 +362,7 @@ impl Row {
             covered: if is_flat || unclosed.is_some() && snapshot.datasets.is_empty() {
                 None
             } else {
-                view.covered_in_all(&view.task(None))?
+                view.inspection().covered_in_all(&view.task(None))?
             },
             flush: unclosed.as_ref().map(|_| snapshot.flushes),
             unflushed: unclosed.and_then(|unclosed| unclosed.unflushed().cloned()),

@@ -38,6 +38,7 @@ use clap::Args;
 
 use crate::fs::shown::ShownFile;
 use called::Called;
+use h5logfs_catalog::lookup;
 use h5logfs_catalog::options::{parse_chunking, parse_size};
 use h5logfs_catalog::workers::{self, ForkedScan, WorkerPool};
 use h5logfs_common::error::Error;
@@ -46,7 +47,7 @@ use h5logfs_log::descriptors;
 use h5logfs_log::journal::Moment;
 use h5logfs_log::log_dir;
 use h5logfs_log::scan::{
-    self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Scanner, Settings,
+    Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Scanner, Settings,
 };
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
@@ -217,7 +218,7 @@ impl LogScanner<'_> {
     ) -> anyhow::Result<(Snapshot, Arc<Budget>)> {
         let budget = Arc::new(Budget::new(self.args.memory()));
         let task = budget.task(None);
-        let snapshot = scan::scan_file(&task, &*self.scanner, dir, name, settings)?;
+        let snapshot = lookup::scan_file(&task, &*self.scanner, dir, name, settings)?;
         let (snapshot, _memory) = snapshot.into_parts();
         Ok((snapshot, budget))
     }

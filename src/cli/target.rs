@@ -16,11 +16,11 @@ use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
 use crate::fs::shown::ShownFile;
+use h5logfs_catalog::lookup::overwrite::{Originals, check_target};
 use h5logfs_common::error::Error;
 use h5logfs_log::log_dir;
 use h5logfs_log::rights;
 use h5logfs_log::scan::Settings;
-use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::Identity;
 use h5logfs_log::walk;

@@ -80,8 +80,8 @@ impl LogAttribute {
     pub fn value(self, view: &View, task: &Task) -> Result<Vec<u8>> {
         let text = match self {
             LogAttribute::Layout => view.snapshot().log.layout().name().to_owned(),
-            LogAttribute::Records => view.entries(task)?.to_string(),
-            LogAttribute::Covered => match view.covered_in_all(task)? {
+            LogAttribute::Records => view.indexes().entries(task)?.to_string(),
+            LogAttribute::Covered => match view.inspection().covered_in_all(task)? {
                 Some(share) => share.to_string(),
                 None => "unknown".to_owned(),
             },

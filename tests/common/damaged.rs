@@ -263,7 +263,7 @@ impl Map {
             end: dataset.dims.clone(),
         };
         let mut owners = vec![None; dataset.elements().unwrap() as usize];
-        if let Ok(index) = view.index(number)
+        if let Ok(index) = view.indexes().of(number)
             && !owners.is_empty()
         {
             let _ = index.visit_back(&all, |record| {
@@ -281,7 +281,7 @@ impl Map {
                 .insert((number, placed(&record.stored), element));
             ControlFlow::<()>::Continue(())
         };
-        if let Ok(found) = view.records(number) {
+        if let Ok(found) = view.indexes().records(number) {
             let _ = found.records.map(&mut put).try_for_each(|done| done);
             if let Some(base) = found.records.base() {
                 let _ = base.visit_back(&all, put);

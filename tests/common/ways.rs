@@ -90,7 +90,7 @@ impl Ways {
                 dataset,
                 sources: &sources,
             };
-            let index = view.index(number).map_err(|e| e.to_string())?;
+            let index = view.indexes().of(number).map_err(|e| e.to_string())?;
             let task = &Task::unlimited();
             index.save(task, &log, about);
             let again =
@@ -169,7 +169,7 @@ impl Ways {
 fn check_holes(view: &View, whole: &[Option<u8>]) -> Result<()> {
     let mut at = 0;
     while at < view.len() {
-        let segment = view.segment_at(at).map_err(|e| e.to_string())?;
+        let segment = view.holes().segment_at(at).map_err(|e| e.to_string())?;
         let range = segment.range;
         if range.start != at || range.end <= at {
             return Err(format!("at {at} there is an extent {range:?}"));
@@ -192,8 +192,8 @@ fn check_sources(view: &View) -> Result<()> {
         let grid = view.grid(number);
         for chunk in 0..grid.len() {
             let sources = match (
-                view.chunk(ChunkId::new(number, chunk)),
-                view.chunk_blocks(ChunkId::new(number, chunk)),
+                view.chunks().stored(ChunkId::new(number, chunk)),
+                view.inspection().chunk_blocks(ChunkId::new(number, chunk)),
             ) {
                 (_, Ok(sources)) => sources,
                 (Err(_), Err(_)) => continue,
@@ -230,24 +230,24 @@ fn damaged(sound: &[u8], at: usize) -> impl Iterator<Item = Vec<u8>> {
 /// Reads some of everything. All of it could take forever.
 fn read_somewhat(view: &View) {
     const SOME: u64 = 50;
-    let _ = view.diagnostics();
+    let _ = view.indexes().diagnostics();
     let _ = view.read_at(0, &mut vec![0; 1 << 16]);
     for number in 0..view.snapshot().datasets.len() {
         let all = view.grid(number).len();
         let last = all.saturating_sub(SOME / 10).max(SOME)..all;
         for chunk in (0..all.min(SOME)).chain(last) {
-            let _ = view.chunk(ChunkId::new(number, chunk));
+            let _ = view.chunks().stored(ChunkId::new(number, chunk));
         }
         if all == 0 || view.snapshot().datasets[number].logged().is_none() {
             continue;
         }
-        let _ = view.records(number);
+        let _ = view.indexes().records(number);
         for chunk in [0, all / 2, all - 1] {
-            let _ = view.chunk_blocks(ChunkId::new(number, chunk));
-            let place = view.chunk_place(ChunkId::new(number, chunk));
+            let _ = view.inspection().chunk_blocks(ChunkId::new(number, chunk));
+            let place = view.inspection().chunk_place(ChunkId::new(number, chunk));
             let _ = place.map(|(at, _)| view.read_at(at, &mut [0; 100]));
         }
-        let _ = view.touched(number, 0).map(|t| t.take(10).count());
+        let _ = view.holes().touched(number, 0).map(|t| t.take(10).count());
     }
 }
 
@@ -259,7 +259,7 @@ fn least_cache(view: &View) -> Result<u64> {
         if dataset.logged().is_none() {
             continue;
         }
-        let found = view.records(number).map_err(|e| e.to_string())?;
+        let found = view.indexes().records(number).map_err(|e| e.to_string())?;
         let mut cells = Vec::new();
         for number in 0..found.records.len() {
             let record = found.records.get(number, &mut cells);
@@ -331,8 +331,13 @@ fn known_bytes(view: &View) -> Vec<Option<u8>> {
     let mut lost = Vec::new();
     for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
         for chunk in 0..view.grid(number).len() {
-            if dataset.logged().is_some() && view.chunk(ChunkId::new(number, chunk)).is_err() {
-                let (start, stored) = view.chunk_place(ChunkId::new(number, chunk)).unwrap();
+            if dataset.logged().is_some()
+                && view.chunks().stored(ChunkId::new(number, chunk)).is_err()
+            {
+                let (start, stored) = view
+                    .inspection()
+                    .chunk_place(ChunkId::new(number, chunk))
+                    .unwrap();
                 // Bytes after a chunk in its slot may be unreadable without it.
                 let align = if stored < 1 << 16 { 8 } else { 4096 };
                 let (end, next) = (start + stored, start + stored.next_multiple_of(align));

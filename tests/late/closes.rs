@@ -190,7 +190,11 @@ fn mounts_the_driver_and_commands_refuse_data_that_do_not_match() {
     // In the mount, chunks this small share pages with their neighbours.
     let datasets = &log.view().snapshot().datasets;
     let rows = datasets.iter().position(|dataset| dataset.name == "/rows");
-    let chunk = |number| log.view().chunk(ChunkId::new(rows.unwrap(), number));
+    let chunk = |number| {
+        log.view()
+            .chunks()
+            .stored(ChunkId::new(rows.unwrap(), number))
+    };
     assert!(chunk(0).is_ok() && chunk(1).is_err() && chunk(2).is_ok());
     let output = Command::new(tested_program())
         .arg("compact")

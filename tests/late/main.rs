@@ -125,7 +125,7 @@ fn shown(view: &View, ranks: usize) -> Shown {
         assert_eq!(snapshot.datasets[number].dims, dims);
         for chunk in 0..view.grid(number).len() {
             let flush = if name == "/rows" { chunk + 1 } else { flushes };
-            let bytes = view.chunk(ChunkId::new(number, chunk))?;
+            let bytes = view.chunks().stored(ChunkId::new(number, chunk))?;
             let elements = bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b));
             is_whole &= is_row(flush, elements);
         }

@@ -74,7 +74,10 @@ impl Fixture {
 
     /// Reads a chunk from the canonical file, in two pieces as a kernel might.
     fn read(&self, view: &View, chunk: usize) -> h5logfs_common::error::Result<()> {
-        let (offset, stored) = view.chunk_place(ChunkId::new(0, chunk as u64)).unwrap();
+        let (offset, stored) = view
+            .inspection()
+            .chunk_place(ChunkId::new(0, chunk as u64))
+            .unwrap();
         assert_eq!(stored, CHUNK as u64);
         let mut bytes = vec![0; CHUNK];
         let (first, second) = bytes.split_at_mut(CHUNK / 2);
@@ -213,7 +216,7 @@ fn a_chunk_that_cannot_be_made_for_a_reader_is_not_tried_twice() {
     let _alone = alone();
     let log = log_file(Some(1));
     let (view, budget) = log.open_with(Budget::new(MemoryLimits::each(16 << 20)).without_threads());
-    let (offset, _) = view.chunk_place(ChunkId::new(0, 1)).unwrap();
+    let (offset, _) = view.inspection().chunk_place(ChunkId::new(0, 1)).unwrap();
     let task = view.task(None).for_keeper();
     let failed = view.read_for(&task, offset, &mut [0; CHUNK]).unwrap_err();
     assert!(

@@ -83,7 +83,12 @@ fn random_logs_are_what_they_stand_for() {
             for (size, chunking) in [("auto", Chunking::Auto), ("small", Chunking::Size(100))] {
                 let view = open(&log, chunking).unwrap();
                 assert_eq!(view.snapshot().log.layout().name(), "Log VOL classic");
-                assert_eq!(view.diagnostics().unwrap(), [], "{}", log.display());
+                assert_eq!(
+                    view.indexes().diagnostics().unwrap(),
+                    [],
+                    "{}",
+                    log.display()
+                );
                 let got = log.with_extension(size);
                 crate::common::encoder::export(&view, &got);
                 pairs.push((got, expected.clone()));
@@ -199,7 +204,7 @@ fn chains_that_disagree_are_complaints() {
     for bad in ["other-chain", "short-chain"] {
         let (Case { log, expected }, about) = make_bad(&python, dir.path(), bad, 3);
         let view = open(&log, Chunking::Auto).unwrap();
-        let told = view.diagnostics().unwrap();
+        let told = view.indexes().diagnostics().unwrap();
         let complaints: Vec<String> = told.iter().map(|d| d.to_string()).collect();
         let position = about["position"].as_str().unwrap();
         assert!(complaints.iter().any(|c| c.contains(position)), "{bad}");
@@ -327,7 +332,7 @@ fn damage_is_never_more_than_an_error() {
             let path = log.with_extension(format!("damaged{round}"));
             std::fs::write(&path, &damaged).unwrap();
             let read = open(&path, Chunking::Auto).and_then(|view| {
-                let _ = view.diagnostics();
+                let _ = view.indexes().diagnostics();
                 let mut all = vec![0; view.len() as usize];
                 view.read_at(0, &mut all)
             });
@@ -413,7 +418,7 @@ fn elements(view: &View) -> Vec<Vec<Option<Vec<u8>>>> {
         let (grid, size) = (view.grid(number), dataset.element_size as usize);
         let mut found = vec![None; dataset.elements().unwrap() as usize];
         for chunk in 0..grid.len() {
-            let Ok(bytes) = view.chunk(ChunkId::new(number, chunk)) else {
+            let Ok(bytes) = view.chunks().stored(ChunkId::new(number, chunk)) else {
                 continue;
             };
             let (bounds, sides) = (grid.bounds(chunk), &grid.chunk);
@@ -536,10 +541,10 @@ fn a_chunk_is_made_of_what_decides_it() {
     };
     let view = open(&path, Chunking::Auto).unwrap();
     assert_eq!(
-        **view.chunk(ChunkId::new(0, 0)).unwrap(),
+        **view.chunks().stored(ChunkId::new(0, 0)).unwrap(),
         [1, 1, 3, 3, 2, 2]
     );
-    let sources = view.chunk_blocks(ChunkId::new(0, 0)).unwrap();
+    let sources = view.inspection().chunk_blocks(ChunkId::new(0, 0)).unwrap();
     let places: Vec<_> = sources.iter().map(|s| (s.start[0], s.count[0])).collect();
     assert_eq!(places, [(0, 4), (3, 3), (2, 2)]);
     let output = run(&["inspect", "--map", "row"], &path);
@@ -566,12 +571,16 @@ with h5py.File(sys.argv[1], 'r+') as f:
     );
     let view = open(&path, Chunking::Size(50)).unwrap();
     for chunk in [0, 1, 2] {
-        let failed = view.chunk(ChunkId::new(0, chunk)).unwrap_err().to_string();
+        let failed = view
+            .chunks()
+            .stored(ChunkId::new(0, chunk))
+            .unwrap_err()
+            .to_string();
         assert!(failed.contains("entry at byte 28"), "{failed}");
     }
-    let (at, _) = view.chunk_place(ChunkId::new(0, 0)).unwrap();
+    let (at, _) = view.inspection().chunk_place(ChunkId::new(0, 0)).unwrap();
     assert!(view.read_at(at, &mut [0; 1]).is_err());
-    let records = view.records(0).unwrap().records;
+    let records = view.indexes().records(0).unwrap().records;
     let faults: Vec<bool> = records.map(|r| r.fault.is_some()).collect();
     assert_eq!(faults, [true, false]);
 }
@@ -600,8 +609,8 @@ fn entries_of_nothing_are_looked_at() {
             return;
         };
         let view = open(&path, Chunking::Auto).unwrap();
-        assert_eq!(**view.chunk(ChunkId::new(0, 0)).unwrap(), [1; 6]);
-        let told = view.diagnostics().unwrap();
+        assert_eq!(**view.chunks().stored(ChunkId::new(0, 0)).unwrap(), [1; 6]);
+        let told = view.indexes().diagnostics().unwrap();
         let complaints: Vec<String> = told.iter().map(|d| d.to_string()).collect();
         let told = complaints
             .iter()

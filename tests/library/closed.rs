@@ -557,7 +557,7 @@ fn a_view_of_a_closed_log_outlives_what_is_appended() {
         let _ = fs::remove_file(path_of(&path));
         let [unread, indexed, again] = [(); 3].map(|()| open_view(&path).unwrap());
         let wanted = read_whole(&open_view(&path).unwrap()).unwrap();
-        indexed.records(0).unwrap();
+        indexed.indexes().records(0).unwrap();
         change();
         for view in [&unread, &indexed, &again] {
             match (read_whole(view), error) {

@@ -327,12 +327,13 @@ fn touch(view: &View) {
         let grid = view.grid(number);
         for chunk in [0, grid.len() / 2, grid.len().saturating_sub(1)] {
             if chunk < grid.len() && view.snapshot().datasets[number].logged().is_some() {
-                let _ = view.chunk_place(ChunkId::new(number, chunk));
-                let _ = view.chunk(ChunkId::new(number, chunk));
+                let _ = view.inspection().chunk_place(ChunkId::new(number, chunk));
+                let _ = view.chunks().stored(ChunkId::new(number, chunk));
             }
         }
         if view.len() < 1 << 24 {
-            view.check_dataset(number, &mut |_| ControlFlow::Continue(()));
+            view.inspection()
+                .check_dataset(number, &mut |_| ControlFlow::Continue(()));
         }
     }
 }

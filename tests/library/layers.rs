@@ -61,13 +61,50 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
 }
 
 /// Modules of the crate `h5logfs-log`, upper ones first. The layouts and all other modules are below them.
-const MODULES: [&str; 4] = ["scan", "snapshot", "journal", "filters"];
+const MODULES: [&str; 7] = [
+    "scan",
+    "snapshot",
+    "recognition",
+    "part_names",
+    "tables",
+    "journal",
+    "filters",
+];
 
 #[test]
 fn modules_of_the_log_use_only_what_is_below_them() {
     let (files, upwards) = upwards("crates/log/src", &MODULES);
     assert!(files > 50, "only {files} files looked at");
     assert!(upwards.is_empty(), "{}", upwards.join("\n"));
+}
+
+/// The root of a crate names its modules. One that uses the root uses all of them.
+#[test]
+fn no_module_of_the_log_uses_the_root_of_the_crate() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/log/src");
+    let uses = all_uses_of(&source);
+    let climbing = uses.iter().filter(|(_, used)| used.contains(""));
+    let climbing: Vec<_> = climbing.map(|(module, _)| module).collect();
+    assert!(uses.len() > 50, "only {} modules looked at", uses.len());
+    assert!(climbing.is_empty(), "{climbing:?}");
+}
+
+/// A look at a file needs nothing of the catalog, which remembers what it finds.
+#[test]
+fn the_look_up_uses_nothing_else_of_the_catalog() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/catalog/src");
+    let uses = all_uses_of(&source);
+    let look_up = uses.iter().filter(|(module, _)| is_part(module, "lookup"));
+    let look_up: Vec<_> = look_up.collect();
+    assert!(
+        look_up.len() > 3,
+        "only {} modules looked at",
+        look_up.len()
+    );
+    for (module, used) in look_up {
+        let others: Vec<_> = used.iter().filter(|m| !is_part(m, "lookup")).collect();
+        assert!(others.is_empty(), "{module} uses {others:?}");
+    }
 }
 
 /// Layers of the VOL connector, upper ones first. Each of its modules belongs to one.
@@ -161,6 +198,15 @@ fn no_more_than_two_modules_use_each_other() {
 
 /// The other modules that each module of a crate uses, by path from the root. The root is empty.
 fn uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut uses = all_uses_of(source);
+    for (module, used) in &mut uses {
+        used.retain(|used| !is_part(module, used));
+    }
+    uses
+}
+
+/// What each module of a crate uses of the others, by their paths from the root. The root is the empty one.
+fn all_uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     sources(source, &mut files);
     let name_of = |file: &Path| {
@@ -188,7 +234,7 @@ fn uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
             let found = paths
                 .iter()
                 .filter_map(|path| module_at(path, &name, &names));
-            used.extend(found.filter(|found| !is_part(&name, found)));
+            used.extend(found);
         }
     }
     uses
@@ -274,6 +320,27 @@ const PLUGINS: [&str; 3] = [
     "h5logfs-plugin-connector",
     "h5logfs-plugin-connector-mpi",
 ];
+
+/// Types with many parts, and in how many files their own methods may stand. The rest are methods of structs over them.
+const IN_FEW_FILES: [(&str, &str, usize); 2] = [
+    ("crates/view/src", "impl View {", 1),
+    ("crates/connector/src", "impl Log {", 3),
+];
+
+#[test]
+fn the_methods_of_a_large_type_stand_in_few_files() {
+    for (part, begin, most) in IN_FEW_FILES {
+        let mut files = Vec::new();
+        sources(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join(part),
+            &mut files,
+        );
+        let has = |path: &PathBuf| fs::read_to_string(path).unwrap().contains(begin);
+        files.retain(has);
+        let found = files.len();
+        assert!((1..=most).contains(&found), "{begin} in {files:?}");
+    }
+}
 
 /// Macros that write to a program's standard output or error.
 const PRINTING: [&str; 4] = ["print!(", "println!(", "dbg!(", "stderr()"];
@@ -427,6 +494,7 @@ const CRATES: [(&str, &[&str]); 21] = [
             "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
+            "h5logfs-catalog",
             "h5logfs-output",
         ],
     ),
@@ -457,6 +525,7 @@ const CRATES: [(&str, &[&str]); 21] = [
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
+            "h5logfs-catalog",
             "h5logfs-convert",
             "h5logfs-mpi",
             "h5logfs-output",

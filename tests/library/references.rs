@@ -140,7 +140,10 @@ fn a_compressed_chunk_is_the_chunk() {
     let entry = Entry::one(0, &[0, 0], &[4, 6], filter::apply(&filters, &raw));
     written(dir.path(), [4, 6], &filters, vec![entry]);
     let view = open_view(&dir.path().join("log.h5")).unwrap();
-    let compressed = view.compressed_chunk(ChunkId::new(0, 0)).unwrap();
+    let compressed = view
+        .references()
+        .compressed_chunk(ChunkId::new(0, 0))
+        .unwrap();
     assert!(filter::undo(&filters, &compressed) == raw);
 }
 
@@ -151,9 +154,9 @@ fn a_file_that_changed_is_no_longer_referred_to() {
     let entry = Entry::one(0, &[0, 0], &[4, 6], numbers(24, 0));
     written(dir.path(), [4, 6], &[], vec![entry]);
     let view = open_view(&path).unwrap();
-    assert_eq!(view.references(0).unwrap().count(), 1);
+    assert_eq!(view.references().of(0).unwrap().count(), 1);
     let mut bytes = fs::read(&path).unwrap();
     bytes.push(0);
     fs::write(&path, bytes).unwrap();
-    view.check_sources().unwrap_err();
+    view.references().check_sources().unwrap_err();
 }

@@ -104,7 +104,12 @@ impl Log {
         file.subfiled = subfiled;
         file.write(&path);
         let view = open_view(&path).unwrap();
-        let places = (0..CHUNKS).map(|chunk| view.chunk_place(ChunkId::new(0, chunk)).unwrap().0);
+        let places = (0..CHUNKS).map(|chunk| {
+            view.inspection()
+                .chunk_place(ChunkId::new(0, chunk))
+                .unwrap()
+                .0
+        });
         let contents = contents.chunks(CHUNK as usize).map(<[u8]>::to_vec);
         Log {
             name: name.to_owned(),
@@ -442,7 +447,7 @@ fn log_with_large_chunks(path: &Path) -> u64 {
     let records = places.map(|at| Entry::one(0, &[at], &[1], vec![42]));
     LogFile::with(vec![dataset], records.to_vec()).write(path);
     let view = open_view(path).unwrap();
-    view.chunk_place(ChunkId::new(0, 1)).unwrap().0
+    view.inspection().chunk_place(ChunkId::new(0, 1)).unwrap().0
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn try_shown(view: &View) -> Result<String> {
     let len = view.snapshot().datasets[0].dims[0] as usize;
     let mut bytes = Vec::new();
     for chunk in 0..view.grid(0).len() {
-        bytes.extend_from_slice(&view.chunk(ChunkId::new(0, chunk))?);
+        bytes.extend_from_slice(&view.chunks().stored(ChunkId::new(0, chunk))?);
     }
     bytes.truncate(len);
     Ok(String::from_utf8(bytes).unwrap())

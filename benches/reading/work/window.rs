@@ -135,7 +135,7 @@ fn touched(top: u64, left: u64, window: u64) -> impl Iterator<Item = (u64, u64)>
 }
 
 fn read_chunk(view: &View, chunk: u64, bytes: &mut [u8]) -> Result<()> {
-    let (offset, stored) = view.chunk_place(ChunkId::new(0, chunk))?;
+    let (offset, stored) = view.inspection().chunk_place(ChunkId::new(0, chunk))?;
     ensure!(stored == bytes.len() as u64, "a chunk of {stored} bytes");
     view.read_at(offset, bytes)?;
     Ok(())

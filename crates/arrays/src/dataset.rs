@@ -333,12 +333,12 @@ impl Dataset {
         };
         // A reader does not wait until indexes are kept, which serves later readers only.
         let task = view.task(None);
-        let done = if view.has_unkept_indexes() {
-            parallel::beside(|| view.keep_indexes(&task), || read(&elements))
+        let done = if view.indexes().has_unkept() {
+            parallel::beside(|| view.indexes().keep(&task), || read(&elements))
         } else {
             read(&elements)
         };
-        view.keep_indexes(&task);
+        view.indexes().keep(&task);
         done
     }
 

@@ -69,8 +69,8 @@ impl Placed {
             Kind::OfLog(log, number) => {
                 let _inside = log.inner.enter()?;
                 let view = log.inner.open.view();
-                let found = view.references(*number)?.collect::<Result<_>>()?;
-                view.check_sources()?;
+                let found = view.references().of(*number)?.collect::<Result<_>>()?;
+                view.references().check_sources()?;
                 Ok(found)
             }
             Kind::OfFile(dataset) => {
@@ -78,7 +78,7 @@ impl Placed {
                 let _inside = log.enter()?;
                 let view = log.open.view();
                 let found = references(view, dataset.reader()?);
-                view.check_sources()?;
+                view.references().check_sources()?;
                 Ok(found)
             }
         }
@@ -92,9 +92,9 @@ impl Placed {
                 let _inside = log.inner.enter()?;
                 let (view, id) = (log.inner.open.view(), ChunkId::new(*number, chunk));
                 if is_filtered {
-                    view.compressed_chunk(id)
+                    view.references().compressed_chunk(id)
                 } else {
-                    view.chunk_elements(id)
+                    view.references().chunk_elements(id)
                 }
             }
             Kind::OfFile(dataset) => {

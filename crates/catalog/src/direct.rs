@@ -22,15 +22,13 @@ use std::sync::Arc;
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::log_dir;
-use h5logfs_log::scan::Listings;
-use h5logfs_log::scan::companions;
-use h5logfs_log::scan::unscanned;
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::walk;
 use h5logfs_view::View;
 
+use crate::lookup::{self, Listings, unscanned};
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use crate::options::ReadOptions;
 use crate::workers::{Limits, OneScan, one_close};
@@ -284,7 +282,7 @@ fn of_log_once<T>(
 ) -> Result<Option<T>> {
     let source = SourceFile::open(dir, relative)?;
     let settings = &options.settings;
-    let look = companions::look(dir, relative, &source, settings, &Listings::default())?;
+    let look = lookup::look(dir, relative, &source, settings, &Listings::default())?;
     if !look.may_be_log {
         return Ok(None);
     }

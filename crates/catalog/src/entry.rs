@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Presented;
+use crate::lookup::Listings;
+use crate::lookup::companions::{self, Companions};
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::Error;
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::scan::Listings;
-use h5logfs_log::scan::companions::{self, Companions};
 use h5logfs_log::settled::state::SettledState;
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};

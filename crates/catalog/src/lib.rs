@@ -21,6 +21,7 @@ pub mod direct;
 pub mod directories;
 mod entry;
 pub mod index_dir;
+pub mod lookup;
 mod opening;
 pub mod options;
 mod outdated;
@@ -46,8 +47,8 @@ use h5logfs_common::messages;
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_log::journal::{self, unflushed::is_spill_dir};
 use h5logfs_log::log_files::may_hide;
-use h5logfs_log::scan::companions::{self, Look};
-use h5logfs_log::scan::{ListingScans, Listings, Scanner, Settings};
+use h5logfs_log::part_names;
+use h5logfs_log::scan::{ListingScans, Scanner, Settings};
 use h5logfs_log::settled::state::SettledState;
 use h5logfs_log::snapshot::Source;
 use h5logfs_log::source_dir::{SourceDir, SourcePath, stat_in};
@@ -59,6 +60,7 @@ use h5logfs_view::{Compared, View};
 pub use at::At;
 use at::{Entries, Key};
 use entry::{CatalogEntry, CompanionStates};
+use lookup::{Listings, Look};
 use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use outdated::Outdated;
 use reported::Reported;
@@ -462,7 +464,7 @@ impl Catalog {
         let since = Instant::now();
         let source = SourceFile::open(&self.dir, relative)?;
         let settings = &self.settings;
-        let look = companions::look(&self.dir, relative, &source, settings, &self.listings)?;
+        let look = lookup::look(&self.dir, relative, &source, settings, &self.listings)?;
         Ok(Seen {
             since,
             source,
@@ -678,7 +680,7 @@ impl Catalog {
 
     /// Keeps what was compared of a log with checksums for its next scan.
     fn keep_compared(&self, relative: &Path, view: &View) {
-        match view.compared() {
+        match Compared::of(view) {
             Some(compared) => {
                 let weight = weight(relative, compared.bytes());
                 let compared = Arc::new(compared);
@@ -750,7 +752,7 @@ impl Catalog {
         name: &OsStr,
         wait: Wait,
     ) -> Lookup<bool> {
-        let Some(main) = companions::master_of(name) else {
+        let Some(main) = part_names::master_of(name) else {
             return self.is_hidden_member(directory, parent, name, wait);
         };
         let Ok(stat) = stat_in(directory, main) else {
@@ -787,7 +789,7 @@ impl Catalog {
         name: &OsStr,
         wait: Wait,
     ) -> Lookup<bool> {
-        for main in companions::may_be_member_of(name) {
+        for main in part_names::may_be_member_of(name) {
             let Ok(stat) = stat_in(directory, &main) else {
                 continue;
             };

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use h5logfs_common::error::Result;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
-use h5logfs_log::scan::companions::Look;
-use h5logfs_log::scan::{ScanRequest, Scanner, Settings, unscanned};
+use h5logfs_log::scan::{ScanRequest, Scanner, Settings};
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
@@ -16,6 +15,7 @@ use h5logfs_view::cache::{Budget, Generation};
 use h5logfs_view::index::store::{Store, StoreEntry};
 use h5logfs_view::{Compared, View};
 
+use crate::lookup::{Look, unscanned};
 use crate::stored_scan::{ScanInputs, StoredScan};
 
 /// How often a scan is tried where the file changes meanwhile.
@@ -211,7 +211,7 @@ impl Opener {
             None => View::open(dir, snapshot, budget, log),
         }?;
         if let Some(known) = candidate.known {
-            view.take_over(known);
+            known.give_to(&view);
         }
         Ok(view)
     }

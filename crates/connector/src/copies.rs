@@ -156,7 +156,7 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
     let from = match source {
         // A path that leads to no dataset is one that the copy has made of a link.
         Some(log) => match dataset_at(copy.source, copy.source_location, copy.source_name, name) {
-            Ok(original) => log.find(&original.below)?,
+            Ok(original) => log.datasets().find(&original.below)?,
             Err(_) => None,
         },
         None => None,
@@ -165,7 +165,7 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
         Some(log) => {
             let parts = from
                 .as_ref()
-                .map(|_| log.parts_of(&made.below))
+                .map(|_| log.datasets().parts_of(&made.below))
                 .transpose()?;
             let wanted = from.as_ref().map(|from| from.wanted).unwrap_or_default();
             log.add_dataset(header_of(&made.below)?, parts, wanted)
@@ -181,9 +181,9 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
     let dims = from.dims();
     let (start, count) = (vec![0; dims.len()], dims.to_vec());
     for_boxes(start, count, from.element as u64, &mut |start, count| {
-        let elements = source.elements(&from, Region { start, count })?;
+        let elements = source.boxes().read(&from, Region { start, count })?;
         match (target, &to) {
-            (Some(target), Some(to)) => target.log_box(to, Region { start, count }, elements),
+            (Some(target), Some(to)) => target.boxes().log(to, Region { start, count }, elements),
             _ => {
                 let region = Region { start, count };
                 write_below(&made.below, &from, region, &elements, copy.dxpl)

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
+use h5logfs_catalog::lookup::overwrite::{Originals, check_target};
 use h5logfs_log::Tables;
 use h5logfs_log::log_dir;
-use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::striped::Kind;
 

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::Logged;
 use super::conversion::Conversion;
 use super::model::{Encoding, Record, StoredBytes};
 use crate::boxes::Bounds;
+use crate::model::Logged;
 use h5logfs_common::fault::Fault;
 
 /// Elements of a dataset in a file, in row-major order. The elements of one index of the first dimension are

@@ -16,6 +16,19 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
+/// What a layout has to know of a logged dataset to decode its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logged<'a> {
+    /// The layout's own number of the dataset.
+    pub id: i64,
+    /// Current extent.
+    pub dims: &'a [u64],
+    /// Size of one element in bytes.
+    pub element_size: u64,
+    /// The log records the dataset's filters: stored bytes of another size than the raw ones are filtered.
+    pub filtered: bool,
+}
+
 /// The blocks that one write covered, in the order in which their elements lie in the log. In rank 0 every
 /// block is the one element of the scalar; only the last block is kept.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -392,7 +392,7 @@ pub mod bytes_of_paths {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::PathBytes;
+    use crate::source_dir::PathBytes;
 
     /// Writes the bytes of each path.
     pub fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {

@@ -20,6 +20,33 @@ pub struct Compared {
 }
 
 impl Compared {
+    /// What was compared of the log so far, and what the view will compare; `None` where a later state of the log cannot be
+    /// told from another log.
+    pub fn of(view: &View) -> Option<Self> {
+        let last = view.snapshot.sealed.as_ref()?.last?;
+        let files: Vec<_> = view.sources.iter().map(SourceFile::identity).collect();
+        let guards: usize = view.guards.values().map(|guard| guard.bytes()).sum();
+        Some(Compared {
+            last,
+            bytes: size_of_val(&files[..]) + guards,
+            files,
+            guards: view.guards.clone(),
+        })
+    }
+
+    /// Tells a later view, which need not compare that again where its scan went on from the earlier one.
+    pub fn give_to(&self, view: &View) {
+        let sealed = view.snapshot.sealed.as_ref();
+        if !sealed.is_some_and(|sealed| sealed.goes_on) || !self.is_of(&view.snapshot) {
+            return;
+        }
+        for (number, own) in &view.guards {
+            if let Some(guard) = self.guards.get(number) {
+                own.take_over(guard);
+            }
+        }
+    }
+
     /// Whether a snapshot is of the same files.
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         let mut files = self.files.iter().zip(&snapshot.sources);
@@ -30,34 +57,5 @@ impl Compared {
     /// Memory that it held when it was made, in bytes, approximately. It grows as the view is read.
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-}
-
-impl View {
-    /// What was compared of the log so far, and what this view will compare; `None` where a later state of the log cannot be
-    /// told from another log.
-    pub fn compared(&self) -> Option<Compared> {
-        let last = self.snapshot.sealed.as_ref()?.last?;
-        let files: Vec<_> = self.sources.iter().map(SourceFile::identity).collect();
-        let guards: usize = self.guards.values().map(|guard| guard.bytes()).sum();
-        Some(Compared {
-            last,
-            bytes: size_of_val(&files[..]) + guards,
-            files,
-            guards: self.guards.clone(),
-        })
-    }
-
-    /// Need not compare what an earlier view has compared, where the scan went on from that one.
-    pub fn take_over(&self, before: &Compared) {
-        let sealed = self.snapshot.sealed.as_ref();
-        if !sealed.is_some_and(|sealed| sealed.goes_on) || !before.is_of(&self.snapshot) {
-            return;
-        }
-        for (number, own) in &self.guards {
-            if let Some(guard) = before.guards.get(number) {
-                own.take_over(guard);
-            }
-        }
     }
 }

@@ -12,11 +12,10 @@ mod tests;
 
 use std::ops::ControlFlow;
 
-use super::{Grid, View};
-use crate::index::{DatasetIndex, doubt};
+use super::Grid;
+use crate::index::DatasetIndex;
 pub use cells::{Axis, CellGrid};
-use h5logfs_common::diagnostic::{Diagnostic, Severity};
-use h5logfs_common::error;
+use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
@@ -121,45 +120,6 @@ impl CoverageMap {
             0 => 1.0,
             all => self.total(|cell| cell.written) as f64 / all as f64,
         }
-    }
-}
-
-impl View {
-    /// A picture of one logged dataset: see [`Pictures::of`].
-    pub fn coverage(
-        &self,
-        number: usize,
-        origins: &Origins,
-        wanted: &Wanted,
-    ) -> error::Result<CoverageMap> {
-        Pictures::new(self, origins).of(number, wanted)
-    }
-
-    /// A picture of the records of a dataset.
-    fn picture(
-        &self,
-        task: &Task,
-        number: usize,
-        mut found: DatasetRecords,
-        origins: &Origins,
-        wanted: &Wanted,
-    ) -> error::Result<CoverageMap> {
-        let element = self.snapshot.datasets[number].element_size;
-        doubt(&mut found, &self.sources, element);
-        let failed = |fault: Fault| self.bad_data(number, "all of it".into(), fault);
-        let limits = Limits {
-            adding: BUDGET,
-            counting: BUDGET_OF_PART,
-            box_elements: BOX_ELEMENTS.min(self.budget.limits().cache_size).max(1),
-        };
-        let map = picture(task, found, self.grid(number), origins, wanted, limits);
-        let mut map = map.map_err(failed)?;
-        let table = self.table(task)?;
-        let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
-        map.faults
-            .extend(table.diagnostics().iter().filter(unreadable).cloned());
-        self.check_unchanged(0..self.sources.len())?;
-        Ok(map)
     }
 }
 

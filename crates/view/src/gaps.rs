@@ -22,42 +22,39 @@ pub struct Gap {
 /// What is called with the gaps, in ascending order, until it breaks off.
 type See<'a> = dyn FnMut(Gap) -> ControlFlow<()> + 'a;
 
-impl View {
-    /// Shows `see` the gaps of a logged dataset along one of its dimensions. Takes time by the pieces that records
-    /// leave of each other, of which there may be as many as elements. Fails where a chunk is larger than `cache_size`.
-    pub fn gaps(
-        &self,
-        number: usize,
-        dimension: usize,
-        see: &mut dyn FnMut(Gap) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let task = self.task(None);
-        let index = self.index_for(&task, number)?;
-        let across = self.grid(number).across(dimension);
-        let mut last: Option<Gap> = None;
-        let mut join = |gap: Gap| {
-            if let Some(last) = &mut last
-                && last.indices.end == gap.indices.start
-                && last.written == gap.written
-            {
-                last.indices.end = gap.indices.end;
-                return ControlFlow::Continue(());
-            }
-            last.replace(gap)
-                .map_or(ControlFlow::Continue(()), &mut *see)
-        };
-        let slabs = Slabs {
-            view: self,
-            task: &task,
-            index: &index,
-            number,
-            dimension,
-        };
-        if slabs.walk(0..across, &mut join)?.is_continue() {
-            let _ = last.map(see);
+/// [`Inspection::gaps`](super::Inspection::gaps).
+pub(super) fn find(
+    view: &View,
+    number: usize,
+    dimension: usize,
+    see: &mut dyn FnMut(Gap) -> ControlFlow<()>,
+) -> Result<()> {
+    let task = view.task(None);
+    let index = view.indexes().of_dataset(&task, number)?;
+    let across = view.grid(number).across(dimension);
+    let mut last: Option<Gap> = None;
+    let mut join = |gap: Gap| {
+        if let Some(last) = &mut last
+            && last.indices.end == gap.indices.start
+            && last.written == gap.written
+        {
+            last.indices.end = gap.indices.end;
+            return ControlFlow::Continue(());
         }
-        Ok(())
+        last.replace(gap)
+            .map_or(ControlFlow::Continue(()), &mut *see)
+    };
+    let slabs = Slabs {
+        view,
+        task: &task,
+        index: &index,
+        number,
+        dimension,
+    };
+    if slabs.walk(0..across, &mut join)?.is_continue() {
+        let _ = last.map(see);
     }
+    Ok(())
 }
 
 /// The chunks of a dataset in slabs across one dimension, each one chunk thick.
@@ -147,7 +144,7 @@ impl Slabs<'_> {
     /// Adds the elements of a chunk that records wrote to the numbers of their indices.
     fn chunk(&self, id: ChunkId, written: &mut [u64]) -> Result<(), Fault> {
         self.task.check()?;
-        let resolver = self.view.resolver(self.index, id);
+        let resolver = self.view.chunks().resolver(self.index, id);
         let bounds = &resolver.bounds;
         if resolver.if_covered(|_, _| ()).is_some() {
             let thick = bounds.end[self.dimension] - bounds.start[self.dimension];

@@ -26,18 +26,29 @@ pub struct Segment {
     pub is_hole: bool,
 }
 
-impl View {
+/// The holes of the canonical file.
+#[derive(Debug, Clone, Copy)]
+pub struct Holes<'a> {
+    view: &'a View,
+}
+
+impl<'a> Holes<'a> {
+    #[inline]
+    pub(super) fn new(view: &'a View) -> Self {
+        Holes { view }
+    }
+
     /// The segment from `offset` on. A segment of data may end before the next hole: only so many chunks
     /// are looked at. At and past the end of the file the segment is empty. Fails where the index of the
     /// dataset cannot be made.
-    pub fn segment_at(&self, offset: u64) -> Result<Segment> {
-        if offset >= self.len() {
+    pub fn segment_at(self, offset: u64) -> Result<Segment> {
+        if offset >= self.view.len() {
             return Ok(Segment {
                 range: offset..offset,
                 is_hole: true,
             });
         }
-        let (region, range) = self.map.region_at(offset);
+        let (region, range) = self.view.map.region_at(offset);
         let number = match region {
             Some(Region::Chunks(number)) if self.has_holes(number) => number,
             Some(Region::Tree(number)) if self.is_sparse(number) => {
@@ -50,7 +61,7 @@ impl View {
                 });
             }
         };
-        let place = &self.map.datasets[number];
+        let place = &self.view.map.datasets[number];
         let first = (offset - range.start) / place.slot;
         let mut touched = self.touched(number, first)?.peekable();
         let is_hole = touched.peek() != Some(&first);
@@ -70,11 +81,11 @@ impl View {
     }
 
     /// The segment from `offset` on in a sparse chunk index, which lies at `range`.
-    fn segment_of_tree(&self, number: usize, offset: u64, range: &Range<u64>) -> Result<Segment> {
-        let Some((tree, _)) = &self.map.datasets[number].tree else {
+    fn segment_of_tree(self, number: usize, offset: u64, range: &Range<u64>) -> Result<Segment> {
+        let Some((tree, _)) = &self.view.map.datasets[number].tree else {
             unreachable!("a region of a B-tree belongs to a dataset that has one");
         };
-        let listed = self.listed(&self.task(None), number)?;
+        let listed = self.listed(&self.view.task(None), number)?;
         let (node, bytes) = tree.node_at(offset - range.start);
         let there = tree.next_node(node, &listed);
         let is_hole = there != node;
@@ -90,50 +101,50 @@ impl View {
     }
 
     /// Whether the chunk index of a dataset lists only chunks that were written: see `Listed`.
-    pub fn is_sparse(&self, number: usize) -> bool {
-        self.map.datasets[number].is_sparse
+    pub fn is_sparse(self, number: usize) -> bool {
+        self.view.map.datasets[number].is_sparse
     }
 
     /// Whether chunks that no record touches are all zeros.
-    fn has_holes(&self, number: usize) -> bool {
-        let dataset = &self.snapshot.datasets[number];
+    fn has_holes(self, number: usize) -> bool {
+        let dataset = &self.view.snapshot.datasets[number];
         let is_zero = dataset.filters.is_empty() && dataset.fill.iter().all(|b| *b == 0);
         (is_zero || self.is_sparse(number)) && dataset.logged().is_some()
     }
 
     /// The chunks of a logged dataset from number `from` on that some record touches. Where an entry of the
     /// record tables is damaged, that may be any chunk.
-    pub fn touched(&self, number: usize, from: u64) -> Result<impl Iterator<Item = u64>> {
-        let index = self.index(number)?;
+    pub fn touched(self, number: usize, from: u64) -> Result<impl Iterator<Item = u64>> {
+        let index = self.view.indexes().of(number)?;
         let all = !index.diagnostics().is_empty();
         let is_sparse = self.is_sparse(number);
         let wanted = move |bounds: &Bounds| {
             all || if is_sparse {
-                index.is_stored(bounds, |source| source_len(&self.sources, source))
+                index.is_stored(bounds, |source| source_len(&self.view.sources, source))
             } else {
                 index.is_touched(bounds)
             }
         };
-        Ok(self.grid(number).matching(from, wanted))
+        Ok(self.view.grid(number).matching(from, wanted))
     }
 
     /// The chunks that the index of a dataset lists. Fails where that cannot be told of a sparse one: where no element of the
     /// dataset can be trusted, to leave chunks out would be to show their fill value.
-    pub(super) fn listed(&self, task: &Task, number: usize) -> Result<Listed<'_>> {
-        let grid = self.grid(number);
+    pub(super) fn listed(self, task: &Task, number: usize) -> Result<Listed<'a>> {
+        let grid = self.view.grid(number);
         if !self.is_sparse(number) {
             return Ok(Listed::All(All(grid.len())));
         }
-        let failed = |fault| self.bad_data(number, "its chunk index".into(), fault);
-        if let Content::Unreadable(reason) = &self.snapshot.datasets[number].content {
+        let failed = |fault| self.view.bad_data(number, "its chunk index".into(), fault);
+        if let Content::Unreadable(reason) = &self.view.snapshot.datasets[number].content {
             return Err(failed(reason.as_str().into()));
         }
-        let index = self.index_for(task, number)?;
+        let index = self.view.indexes().of_dataset(task, number)?;
         index.check().map_err(failed)?;
         Ok(Listed::Written {
             grid,
             index,
-            sources: &self.sources,
+            sources: &self.view.sources,
         })
     }
 }

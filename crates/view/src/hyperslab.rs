@@ -31,25 +31,25 @@ enum Records {
     Strips(u64),
 }
 
-impl View {
-    /// The elements of dataset `number`. Fails where they cannot be read at all. The caller calls [`View::keep_indexes`] once it
+impl<'a> Hyperslabs<'a> {
+    /// The elements of dataset `number`. Fails where they cannot be read at all. The caller calls [`Indexes::keep`] once it
     /// has read them, or beside that.
-    pub fn hyperslabs(&self, task: &Task, number: usize) -> Result<Hyperslabs<'_>> {
-        let everywhere = |fault: Fault| self.bad_data(number, "all of it".into(), fault);
-        let records = match &self.snapshot.datasets[number].content {
+    pub(super) fn open(view: &'a View, task: &Task, number: usize) -> Result<Self> {
+        let everywhere = |fault: Fault| view.bad_data(number, "all of it".into(), fault);
+        let records = match &view.snapshot.datasets[number].content {
             Content::Unreadable(reason) => return Err(everywhere(reason.as_str().into())),
             Content::Extent { .. } => Records::None,
-            Content::Logged { .. } => match self.strip_rows(number) {
+            Content::Logged { .. } => match view.indexes().strip_rows(number) {
                 Some(rows) => Records::Strips(rows),
                 None => {
-                    let index = self.index_first(task, number)?;
+                    let index = view.indexes().first(task, number)?;
                     index.check().map_err(everywhere)?;
                     Records::All(index)
                 }
             },
         };
         Ok(Hyperslabs {
-            view: self,
+            view,
             number,
             records,
         })
@@ -82,7 +82,7 @@ impl Hyperslabs<'_> {
     pub fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
         let Hyperslabs { view, number, .. } = *self;
         let dataset = &view.snapshot.datasets[number];
-        let failed = |fault: Fault| view.bad_hyperslab(number, wanted, fault);
+        let failed = |fault: Fault| self.bad_box(wanted, fault);
         check(dataset, wanted, out).map_err(failed)?;
         let sides: Vec<u64> = wanted.count().collect();
         if sides.contains(&0) {
@@ -90,13 +90,11 @@ impl Hyperslabs<'_> {
         }
         let _running = view.running(task);
         match (&self.records, &dataset.content) {
-            (Records::All(index), _) => {
-                view.put_hyperslab(task, number, index, wanted, &sides, out)
-            }
+            (Records::All(index), _) => self.put(task, index, wanted, &sides, out),
             (Records::Strips(rows), _) => self.read_strips(task, *rows, wanted, out),
             (Records::None, Content::Extent { source, offset, .. }) => {
                 let place = (*source, *offset);
-                view.copy_of_extent(task, dataset, place, wanted, &sides, out)
+                self.copy_of_extent(task, dataset, place, wanted, &sides, out)
                     .map_err(failed)?;
                 view.check_unchanged([usize::from(*source)])
             }
@@ -116,19 +114,17 @@ impl Hyperslabs<'_> {
             part.end[0] = strip.end().min(wanted.end[0]);
             let own = (part.end[0] - part.start[0]) as usize * row;
             let (own, behind) = std::mem::take(&mut rest).split_at_mut(own);
-            let index = view.index_of_strip(task, number, strip)?;
-            let failed = |fault: Fault| view.bad_hyperslab(number, &part, fault);
+            let index = view.indexes().of_strip(task, number, strip)?;
+            let failed = |fault: Fault| self.bad_box(&part, fault);
             index.check().map_err(failed)?;
             let sides: Vec<u64> = part.count().collect();
-            view.put_hyperslab(task, number, &index, &part, &sides, own)?;
+            self.put(task, &index, &part, &sides, own)?;
             part.start[0] = part.end[0];
             rest = behind;
         }
         Ok(())
     }
-}
 
-impl View {
     /// Copies a box of a dataset that was never logged and lies at an offset of a source.
     fn copy_of_extent(
         &self,
@@ -159,7 +155,7 @@ impl View {
             conversion: None,
             fault: None,
         };
-        let mut pieces = Pieces::new(task, &self.sources, dataset.element_size);
+        let mut pieces = Pieces::new(task, &self.view.sources, dataset.element_size);
         let mut added = Ok(());
         Overlap::new(sides, wanted).runs(&all, |run| {
             added = pieces.add(&record, run, out);
@@ -170,17 +166,16 @@ impl View {
 
     /// Puts a box of a logged dataset together: with one read where its elements follow each other in the log, else as a
     /// chunk.
-    fn put_hyperslab(
+    fn put(
         &self,
         task: &Task,
-        number: usize,
         index: &DatasetIndex,
         wanted: &Bounds,
         sides: &[u64],
         out: &mut [u8],
     ) -> Result<()> {
-        let dataset = &self.snapshot.datasets[number];
-        let failed = |fault: Fault| self.bad_hyperslab(number, wanted, fault);
+        let dataset = &self.view.snapshot.datasets[self.number];
+        let failed = |fault: Fault| self.bad_box(wanted, fault);
         let indexes = [index];
         let records = BoxRecords {
             indexes: &indexes,
@@ -188,21 +183,27 @@ impl View {
             sides,
         };
         if let Some(elements) = in_place(dataset, &records) {
-            let file = &self.sources[usize::from(elements.source)];
+            let file = &self.view.sources[usize::from(elements.source)];
             let (at, conversion) = (elements.offset, elements.conversion);
             let read = read_elements(file, at, conversion, out, &mut Vec::new());
             read.map_err(|e| failed(e.into()))?;
             return file.check_unchanged();
         }
-        let decoded = |record: &Record<'_>| self.decoded(task, number, record, wanted);
+        let decoded = |record: &Record<'_>| {
+            self.view
+                .chunks()
+                .decoded(task, self.number, record, wanted)
+        };
         let sources = self
+            .view
+            .chunks()
             .assembly(task, dataset, &decoded)
             .fill_box(&records, out);
-        self.check_unchanged(sources.map_err(failed)?)
+        self.view.check_unchanged(sources.map_err(failed)?)
     }
 
-    fn bad_hyperslab(&self, number: usize, wanted: &Bounds, fault: Fault) -> Error {
-        let grid = self.grid(number);
+    fn bad_box(&self, wanted: &Bounds, fault: Fault) -> Error {
+        let grid = self.view.grid(self.number);
         let chunk = |at: &[u64]| -> Vec<u64> {
             at.iter()
                 .zip(&grid.chunk)
@@ -216,7 +217,7 @@ impl View {
         } else {
             format!("chunks {first:?} to {last:?}")
         };
-        self.bad_data(number, place, fault)
+        self.view.bad_data(self.number, place, fault)
     }
 }
 

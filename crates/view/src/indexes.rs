@@ -30,50 +30,61 @@ pub(super) struct Unkept {
     index: Arc<DatasetIndex>,
 }
 
-impl View {
+/// The record tables of a view, and the indexes of its datasets.
+#[derive(Debug, Clone, Copy)]
+pub struct Indexes<'a> {
+    view: &'a View,
+}
+
+impl<'a> Indexes<'a> {
+    #[inline]
+    pub(super) fn new(view: &'a View) -> Self {
+        Indexes { view }
+    }
+
     /// The index of a logged dataset: which of its records touch a chunk. Fails where the dataset was not
     /// logged, or where the record tables are not readable.
-    pub fn index(&self, number: usize) -> Result<Arc<DatasetIndex>> {
-        self.index_for(&self.task(None), number)
+    pub fn of(self, number: usize) -> Result<Arc<DatasetIndex>> {
+        self.of_dataset(&self.view.task(None), number)
     }
 
     /// The same as part of `task`.
-    pub(super) fn index_for(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
-        let index = self.index_first(task, number);
-        self.keep_indexes(task);
+    pub(super) fn of_dataset(self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
+        let index = self.first(task, number);
+        self.keep(task);
         index
     }
 
-    /// The same. The caller calls [`View::keep_indexes`] when the reader has its elements, or beside that.
-    pub(super) fn index_first(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
+    /// The same. The caller calls [`Indexes::keep`] when the reader has its elements, or beside that.
+    pub(super) fn first(self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
         task.retry(|| self.try_index(task, number, None))
     }
 
     /// An index that has all records of a chunk.
-    pub(super) fn index_of_chunk(&self, task: &Task, id: ChunkId) -> Result<Arc<DatasetIndex>> {
+    pub(super) fn of_chunk(self, task: &Task, id: ChunkId) -> Result<Arc<DatasetIndex>> {
         let ChunkId { dataset, number } = id;
         let Some(rows) = self.strip_rows(dataset) else {
-            return self.index_for(task, dataset);
+            return self.of_dataset(task, dataset);
         };
         // No chunk lies in two strips.
-        let origin = self.grid(dataset).origin(number);
+        let origin = self.view.grid(dataset).origin(number);
         let strip = Strip::with(origin.first().copied().unwrap_or(0), rows);
-        let index = task.retry(|| self.index_of_strip(task, dataset, strip));
-        self.keep_indexes(task);
+        let index = task.retry(|| self.of_strip(task, dataset, strip));
+        self.keep(task);
         index
     }
 
-    /// Whether indexes wait for [`View::keep_indexes`].
-    pub fn has_unkept_indexes(&self) -> bool {
-        !self.unkept.lock().is_empty()
+    /// Whether indexes wait for [`Indexes::keep`].
+    pub fn has_unkept(self) -> bool {
+        !self.view.unkept.lock().is_empty()
     }
 
     /// Keeps on disk what others will want that read this state of the log. Where that is impossible it is not kept.
-    pub fn keep_indexes(&self, task: &Task) {
-        let Some(entry) = &self.saved else {
+    pub fn keep(self, task: &Task) {
+        let Some(entry) = &self.view.saved else {
             return;
         };
-        let next = || self.unkept.lock().pop();
+        let next = || self.view.unkept.lock().pop();
         while let Some(Unkept {
             number,
             strip,
@@ -85,37 +96,46 @@ impl View {
                     number,
                     strip,
                     dataset: &logged,
-                    sources: &self.sources,
+                    sources: &self.view.sources,
                 };
                 index.save(task, entry, inputs);
             }
         }
     }
 
-    /// An index that has all records of a strip of a dataset. As [`View::index_first`].
-    pub(super) fn index_of_strip(
-        &self,
+    /// An index that has all records of a strip of a dataset. As [`Indexes::first`].
+    pub(super) fn of_strip(
+        self,
         task: &Task,
         number: usize,
         strip: Strip,
     ) -> Result<Arc<DatasetIndex>> {
-        match self.budget.known_index(self.generation, number as u32) {
+        match self
+            .view
+            .budget
+            .known_index(self.view.generation, number as u32)
+        {
             Some(all) => Ok(all),
             None => self.try_index(task, number, Some(strip)),
         }
     }
 
     /// Rows of a strip of a dataset: whole chunks. `None` where it has no strips, or only one.
-    pub(super) fn strip_rows(&self, number: usize) -> Option<u64> {
-        let dataset = &self.snapshot.datasets[number];
-        let rows = self.snapshot.log.layout().strip(dataset.logged()?.id)?;
-        let chunk = self.grid(number).chunk.first()?;
+    pub(super) fn strip_rows(self, number: usize) -> Option<u64> {
+        let dataset = &self.view.snapshot.datasets[number];
+        let rows = self
+            .view
+            .snapshot
+            .log
+            .layout()
+            .strip(dataset.logged()?.id)?;
+        let chunk = self.view.grid(number).chunk.first()?;
         let rows = rows.max(1).checked_next_multiple_of(*chunk)?;
         (rows < *dataset.dims.first()?).then_some(rows)
     }
 
     fn try_index(
-        &self,
+        self,
         task: &Task,
         number: usize,
         strip: Option<Strip>,
@@ -125,28 +145,28 @@ impl View {
             number,
             strip,
             dataset: &logged,
-            sources: &self.sources,
+            sources: &self.view.sources,
         };
-        let part = Part::Index(self.generation, number, strip);
+        let part = Part::Index(self.view.generation, number, strip);
         let key = (number as u32, strip);
-        self.budget.index(task, self.generation, key, || {
-            let tried = self.budget.check_not_too_long(part);
-            tried.map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
-            let saved = self.saved.as_ref();
-            let load = |entry| DatasetIndex::load(task, entry, inputs, &self.selections);
+        self.view.budget.index(task, self.view.generation, key, || {
+            let tried = self.view.budget.check_not_too_long(part);
+            tried.map_err(|fault| self.view.bad_data(number, "all of it".into(), fault))?;
+            let saved = self.view.saved.as_ref();
+            let load = |entry| DatasetIndex::load(task, entry, inputs, &self.view.selections);
             let (index, is_worth_keeping) = match saved.and_then(load) {
                 Some(index) => (index, false),
                 None => {
                     let made = self.make_index(task, inputs);
-                    self.remember_if_too_long(task, part);
+                    self.view.budget.remember_if_too_long(task, part);
                     made?
                 }
             };
             self.check_index_memory("the index", index.bytes() as u64)
-                .map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
+                .map_err(|fault| self.view.bad_data(number, "all of it".into(), fault))?;
             let index = Arc::new(index.unowned());
-            if is_worth_keeping && self.saved.is_some() {
-                self.unkept.lock().push(Unkept {
+            if is_worth_keeping && self.view.saved.is_some() {
+                self.view.unkept.lock().push(Unkept {
                     number,
                     strip,
                     index: Arc::clone(&index),
@@ -157,26 +177,22 @@ impl View {
     }
 
     /// Makes an index, and tells whether it is worth to be kept on disk.
-    fn make_index(&self, task: &Task, inputs: IndexInputs<'_>) -> Result<(DatasetIndex, bool)> {
+    fn make_index(self, task: &Task, inputs: IndexInputs<'_>) -> Result<(DatasetIndex, bool)> {
         self.with_tables(task, || self.make_index_once(task, inputs))
     }
 
-    fn make_index_once(
-        &self,
-        task: &Task,
-        inputs: IndexInputs<'_>,
-    ) -> Result<(DatasetIndex, bool)> {
+    fn make_index_once(self, task: &Task, inputs: IndexInputs<'_>) -> Result<(DatasetIndex, bool)> {
         let wanted = inputs.strip.is_none().then_some(inputs.dataset);
         let (table, found) = self.table_for(task, wanted)?;
         let table = table.as_ref();
         let index = match found {
             Some(found) => DatasetIndex::build_of(task, found, table, inputs),
-            None => DatasetIndex::build(task, table, inputs, &self.selections),
+            None => DatasetIndex::build(task, table, inputs, &self.view.selections),
         };
         let index =
-            index.map_err(|fault| self.bad_data(inputs.number, "all of it".into(), fault))?;
+            index.map_err(|fault| self.view.bad_data(inputs.number, "all of it".into(), fault))?;
         let sources = inputs.sources;
-        self.check_unchanged(0..sources.len())?;
+        self.view.check_unchanged(0..sources.len())?;
         let is_worth_it = match inputs.strip {
             None => index.bytes_with_selections().max(table.bytes()) > WORTH_SAVING,
             Some(strip) => index.bytes() > WORTH_SAVING || self.tables_of(inputs, strip) > LONG,
@@ -185,17 +201,17 @@ impl View {
     }
 
     /// Bytes of the record tables that are read for a strip, about.
-    fn tables_of(&self, inputs: IndexInputs<'_>, strip: Strip) -> u64 {
-        let all = self.snapshot.log.layout().tables_len(inputs.sources);
+    fn tables_of(self, inputs: IndexInputs<'_>, strip: Strip) -> u64 {
+        let all = self.view.snapshot.log.layout().tables_len(inputs.sources);
         let rows = inputs.dataset.dims.first().map_or(1, |rows| (*rows).max(1));
         (u128::from(all) * u128::from(strip.rows) / u128::from(rows)) as u64
     }
 
     /// Fails where tables that have checksums do not match them. What is read of a table is kept, so this comes first.
-    fn check_tables(&self, task: &Task) -> Result<()> {
-        let _running = self.running(task);
-        for (number, guard) in &self.guards {
-            let source = &self.sources[*number];
+    fn check_tables(self, task: &Task) -> Result<()> {
+        let _running = self.view.running(task);
+        for (number, guard) in &self.view.guards {
+            let source = &self.view.sources[*number];
             let checked = guard.check_table(source);
             checked.map_err(|fault| Error::of(source.path(), fault))?;
         }
@@ -204,57 +220,66 @@ impl View {
 
     /// Does something with the record tables. Where it fails because a program has opened the closed log again and writes where
     /// the tables were, it is done again with the entries in the extents, of which the tables had copies.
-    fn with_tables<T>(&self, task: &Task, act: impl Fn() -> Result<T>) -> Result<T> {
-        let was_moved = self.after_append.get().is_some();
+    fn with_tables<T>(self, task: &Task, act: impl Fn() -> Result<T>) -> Result<T> {
+        let was_moved = self.view.after_append.get().is_some();
         let outcome = act();
         if outcome.is_ok() || was_moved || !self.was_appended_to() {
             return outcome;
         }
-        let tables = self.snapshot.log.layout().after_append(task, &self.sources);
-        match tables.map_err(|fault| Error::of(self.path(), fault))? {
+        let tables = self
+            .view
+            .snapshot
+            .log
+            .layout()
+            .after_append(task, &self.view.sources);
+        match tables.map_err(|fault| Error::of(self.view.path(), fault))? {
             None => return outcome,
             // Another thread may have been faster.
-            Some(tables) => drop(self.after_append.set(tables.unowned())),
+            Some(tables) => drop(self.view.after_append.set(tables.unowned())),
         }
         act()
     }
 
     /// Whether what its files have behind their extents is another state by now.
-    fn was_appended_to(&self) -> bool {
+    fn was_appended_to(self) -> bool {
         let has_changed = |file: &SourceFile| file.is_as_opened().is_ok_and(|is| !is);
-        let mut lasting = self.sources.iter().filter(|s| s.lasting_end().is_some());
+        let mut lasting = self
+            .view
+            .sources
+            .iter()
+            .filter(|s| s.lasting_end().is_some());
         lasting.any(has_changed)
     }
 
     /// The record tables of the log.
-    pub(super) fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
+    pub(super) fn table(self, task: &Task) -> Result<Arc<dyn RecordTable>> {
         let (table, _) = self.with_tables(task, || self.table_for(task, None))?;
         Ok(table)
     }
 
     /// The same, and the records of `wanted` where they were found with it.
     fn table_for(
-        &self,
+        self,
         task: &Task,
         wanted: Option<&Logged<'_>>,
     ) -> Result<(Arc<dyn RecordTable>, Option<DatasetRecords>)> {
         let mut found = None;
-        let moved = self.after_append.get();
-        let key = (self.generation, moved.is_some());
-        let table = self.budget.table(task, key, || {
-            let datasets = self.snapshot.datasets.iter();
+        let moved = self.view.after_append.get();
+        let key = (self.view.generation, moved.is_some());
+        let table = self.view.budget.table(task, key, || {
+            let datasets = self.view.snapshot.datasets.iter();
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
-            let failed = |fault: Fault| Error::of(self.path(), fault);
+            let failed = |fault: Fault| Error::of(self.view.path(), fault);
             let layout = match moved {
-                Some(tables) => tables.layout(),
+                Some(layout) => &***layout,
                 None => {
                     self.check_tables(task)?;
-                    self.snapshot.log.layout()
+                    self.view.snapshot.log.layout()
                 }
             };
-            let read = layout.read_tables_for(task, &self.sources, &logged, wanted);
+            let read = layout.read_tables_for(task, &self.view.sources, &logged, wanted);
             let (table, records) = read.map_err(failed)?;
-            self.check_unchanged(0..self.sources.len())?;
+            self.view.check_unchanged(0..self.view.sources.len())?;
             self.check_index_memory("the list of records", table.bytes() as u64)
                 .map_err(failed)?;
             table.release_share();
@@ -265,57 +290,66 @@ impl View {
     }
 
     /// Number of entries in the record tables of all datasets. Each is a record, or covers nothing.
-    pub fn entries(&self, task: &Task) -> Result<usize> {
+    pub fn entries(self, task: &Task) -> Result<usize> {
         task.retry(|| Ok(self.table(task)?.entries()))
     }
 
     /// Bytes of memory that the record tables take.
-    pub(super) fn table_bytes(&self, task: &Task) -> Result<usize> {
+    pub(super) fn table_bytes(self, task: &Task) -> Result<usize> {
         task.retry(|| Ok(self.table(task)?.bytes()))
     }
 
     /// All records of a logged dataset, with those that later ones hide.
-    pub fn records(&self, number: usize) -> Result<DatasetRecords> {
-        self.records_for(&self.task(None), number)
+    pub fn records(self, number: usize) -> Result<DatasetRecords> {
+        self.records_for(&self.view.task(None), number)
     }
 
     /// The same as part of `task`.
-    pub(super) fn records_for(&self, task: &Task, number: usize) -> Result<DatasetRecords> {
+    pub(super) fn records_for(self, task: &Task, number: usize) -> Result<DatasetRecords> {
         self.with_tables(task, || {
             let logged = self.logged(number)?;
             let (table, _) = self.table_for(task, None)?;
-            let found = table.records(task, &self.sources, &logged, &self.selections);
-            let found = found.map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
-            self.check_unchanged(0..self.sources.len())?;
+            let found = table.records(task, &self.view.sources, &logged, &self.view.selections);
+            let found =
+                found.map_err(|fault| self.view.bad_data(number, "all of it".into(), fault))?;
+            self.view.check_unchanged(0..self.view.sources.len())?;
             Ok(found)
         })
     }
 
-    fn logged(&self, number: usize) -> Result<Logged<'_>> {
-        let logged = self.snapshot.datasets[number].logged();
-        logged.ok_or_else(|| self.bad_data(number, "all of it".into(), "it was not logged"))
+    fn logged(self, number: usize) -> Result<Logged<'a>> {
+        let logged = self.view.snapshot.datasets[number].logged();
+        logged.ok_or_else(|| {
+            self.view
+                .bad_data(number, "all of it".into(), "it was not logged")
+        })
     }
 
     /// Which process wrote which data of the log, and in which flush, as far as the log tells.
-    pub fn origins(&self) -> Result<Origins> {
-        let layout = self.snapshot.log.layout();
-        let origins = layout.origins(&self.task(None), &self.sources);
-        self.check_unchanged(0..self.sources.len())?;
+    pub fn origins(self) -> Result<Origins> {
+        let layout = self.view.snapshot.log.layout();
+        let origins = layout.origins(&self.view.task(None), &self.view.sources);
+        self.view.check_unchanged(0..self.view.sources.len())?;
         Ok(origins)
     }
 
     /// What is wrong with the record tables, besides what makes reads of datasets fail.
-    pub fn diagnostics(&self) -> Result<Vec<Diagnostic>> {
-        let table = self.table(&self.task(None))?;
+    pub fn diagnostics(self) -> Result<Vec<Diagnostic>> {
+        let table = self.table(&self.view.task(None))?;
         // Without a logged dataset no read fails and reports the others.
-        let has_logged = self.snapshot.datasets.iter().any(|d| d.logged().is_some());
+        let has_logged = self
+            .view
+            .snapshot
+            .datasets
+            .iter()
+            .any(|d| d.logged().is_some());
         let shown = |d: &&Diagnostic| !has_logged || d.severity != Severity::Unreadable;
         let diagnostics = table.diagnostics().iter().filter(shown);
         Ok(diagnostics.cloned().collect())
     }
 
-    fn check_index_memory(&self, what: &'static str, bytes: u64) -> Result<(), Fault> {
-        let limit = self.budget.limits().index_memory;
+    fn check_index_memory(self, what: &'static str, bytes: u64) -> Result<(), Fault> {
+        let limit = self.view.budget.limits().index_memory;
         check_limit(what, bytes, "index_memory", limit)
     }
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use super::gaps::{self, Gap};
 use super::{ChunkId, View};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
@@ -54,24 +55,38 @@ impl Coverage {
     }
 }
 
-impl View {
+/// Questions of people about a view: what it lacks, and where its bytes come from.
+#[derive(Debug, Clone, Copy)]
+pub struct Inspection<'a> {
+    view: &'a View,
+}
+
+impl<'a> Inspection<'a> {
+    #[inline]
+    pub(super) fn new(view: &'a View) -> Self {
+        Inspection { view }
+    }
+
     /// Offset in the canonical file and stored bytes of a chunk.
-    pub fn chunk_place(&self, id: ChunkId) -> Result<(u64, u64)> {
-        let place = &self.map.datasets[id.dataset];
-        let index = self.index_of_filtered(&self.task(None), id.dataset)?;
-        let stored = self.len_as_stored(index.as_deref(), id);
-        let user_block = self.snapshot.user_block;
+    pub fn chunk_place(self, id: ChunkId) -> Result<(u64, u64)> {
+        let place = &self.view.map.datasets[id.dataset];
+        let index = self
+            .view
+            .chunks()
+            .index_of_filtered(&self.view.task(None), id.dataset)?;
+        let stored = self.view.chunks().len_as_stored(index.as_deref(), id);
+        let user_block = self.view.snapshot.user_block;
         let address = user_block + place.chunk_address(id.number);
         Ok((address, stored.unwrap_or(place.stored)))
     }
 
     /// The blocks that a read of a chunk of a logged dataset takes elements from, in the order in which they
     /// apply. Fails where the chunk cannot be read.
-    pub fn chunk_blocks(&self, id: ChunkId) -> Result<Vec<StoredBlock>> {
-        let index = self.index_of_chunk(&self.task(None), id)?;
-        let resolver = self.checked_resolver(&index, id)?;
+    pub fn chunk_blocks(self, id: ChunkId) -> Result<Vec<StoredBlock>> {
+        let index = self.view.indexes().of_chunk(&self.view.task(None), id)?;
+        let resolver = self.view.chunks().checked_resolver(&index, id)?;
         let mut blocks = Vec::new();
-        let resolved = resolver.runs(&self.task(None), |record, block, _| {
+        let resolved = resolver.runs(&self.view.task(None), |record, block, _| {
             if let Some(reason) = record.fault {
                 return Err(reason.into());
             }
@@ -89,18 +104,21 @@ impl View {
             }
             Ok(())
         });
-        resolved.map_err(|fault| self.bad_chunk(id, fault))?;
+        resolved.map_err(|fault| self.view.bad_chunk(id, fault))?;
         blocks.reverse();
         Ok(blocks)
     }
 
     /// Reads all data that a dataset has in the log, and passes each error to `report`, until that breaks
     /// off. For a logged dataset it makes each chunk that some record touches.
-    pub fn check_dataset(&self, number: usize, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
-        let checked = match self.snapshot.datasets[number].content {
+    pub fn check_dataset(self, number: usize, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
+        let checked = match self.view.snapshot.datasets[number].content {
             Content::Logged { .. } => self.check_chunks(number, report),
             Content::Extent { len, .. } => self.check_contiguous(number, len),
-            Content::Unreadable(_) => self.check_chunk(&self.task(None), ChunkId::new(number, 0)),
+            Content::Unreadable(_) => self
+                .view
+                .chunks()
+                .check(&self.view.task(None), ChunkId::new(number, 0)),
         };
         if let Err(e) = checked {
             let _ = report(e);
@@ -109,12 +127,12 @@ impl View {
 
     /// Reads all bytes of files that the canonical file has as they are, and passes each error to `report`, until that breaks
     /// off. What they lack is known without that.
-    pub fn check_flat(&self, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
-        if self.snapshot.log.layout().flat().is_none() {
+    pub fn check_flat(self, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
+        if self.view.snapshot.log.layout().flat().is_none() {
             return;
         }
         let mut buf = vec![0; CHECK_STEP as usize];
-        for source in &self.sources {
+        for source in &self.view.sources {
             let mut at = 0;
             while at < source.len() {
                 let len = CHECK_STEP.min(source.len() - at);
@@ -130,12 +148,15 @@ impl View {
     }
 
     fn check_chunks(
-        &self,
+        self,
         number: usize,
         report: &mut impl FnMut(Error) -> ControlFlow<()>,
     ) -> Result<()> {
-        for chunk in self.touched(number, 0)? {
-            if let Err(e) = self.check_chunk(&self.task(None), ChunkId::new(number, chunk))
+        for chunk in self.view.holes().touched(number, 0)? {
+            if let Err(e) = self
+                .view
+                .chunks()
+                .check(&self.view.task(None), ChunkId::new(number, chunk))
                 && report(e).is_break()
             {
                 break;
@@ -144,46 +165,49 @@ impl View {
         Ok(())
     }
 
-    fn check_contiguous(&self, number: usize, len: u64) -> Result<()> {
+    fn check_contiguous(self, number: usize, len: u64) -> Result<()> {
         let mut buf = vec![0; CHECK_STEP.min(len) as usize];
         let mut at = 0;
         while at < len {
-            at += self.read_data(&self.task(None), number, at, &mut buf)? as u64;
+            at += self
+                .view
+                .regions()
+                .read_data(&self.view.task(None), number, at, &mut buf)? as u64;
         }
         Ok(())
     }
 
     /// Share of a logged dataset's elements that some record wrote or that lie below the records, from 0 to 1. `None` where they lie in
     /// too many chunks or runs to be counted.
-    pub fn covered(&self, number: usize) -> Result<Option<f64>> {
-        let counted = self.count_written(&self.task(None), number, &mut { USER_BUDGET })?;
+    pub fn covered(self, number: usize) -> Result<Option<f64>> {
+        let counted = self.count_written(&self.view.task(None), number, &mut { USER_BUDGET })?;
         Ok(counted.map(Coverage::share))
     }
 
     /// The same of all logged datasets together, counted once for each view. `None` where that would take
     /// more than some seconds.
-    pub fn covered_in_all(&self, task: &Task) -> Result<Option<f64>> {
-        if let Some(known) = self.covered.get() {
+    pub fn covered_in_all(self, task: &Task) -> Result<Option<f64>> {
+        if let Some(known) = self.view.covered.get() {
             return Ok(*known);
         }
         let is_wanted = || task.stopped().is_none();
-        let _flight = self.counting.take_while((), is_wanted);
-        if let Some(known) = self.covered.get() {
+        let _flight = self.view.counting.take_while((), is_wanted);
+        if let Some(known) = self.view.covered.get() {
             return Ok(*known);
         }
-        let stopped = |reason| Error::of(self.path(), reason);
+        let stopped = |reason| Error::of(self.view.path(), reason);
         task.check().map_err(stopped)?;
         let counted = self.count_all_written(task)?.map(Coverage::share);
-        Ok(*self.covered.get_or_init(|| counted))
+        Ok(*self.view.covered.get_or_init(|| counted))
     }
 
-    fn count_all_written(&self, task: &Task) -> Result<Option<Coverage>> {
-        if self.table_bytes(task)? > PROGRAM_TABLE_BYTES {
+    fn count_all_written(self, task: &Task) -> Result<Option<Coverage>> {
+        if self.view.indexes().table_bytes(task)? > PROGRAM_TABLE_BYTES {
             return Ok(None);
         }
         let mut budget = PROGRAM_BUDGET;
         let mut all = Coverage::default();
-        for (number, dataset) in self.snapshot.datasets.iter().enumerate() {
+        for (number, dataset) in self.view.snapshot.datasets.iter().enumerate() {
             if dataset.logged().is_none() {
                 continue;
             }
@@ -198,24 +222,24 @@ impl View {
 
     /// `None` where the count would take more than is left of `budget`.
     fn count_written(
-        &self,
+        self,
         task: &Task,
         number: usize,
         budget: &mut u64,
     ) -> Result<Option<Coverage>> {
-        let index = self.index_for(task, number)?;
-        let grid = self.grid(number);
+        let index = self.view.indexes().of_dataset(task, number)?;
+        let grid = self.view.grid(number);
         let mut coverage = Coverage::default();
         if grid.is_empty() {
             // The product of its dimensions need not fit into 64 bits.
             return Ok(Some(coverage));
         }
-        if self.is_sparse(number) && index.check().is_err() {
+        if self.view.holes().is_sparse(number) && index.check().is_err() {
             // An entry may claim more chunks than can be looked at.
             return Ok(None);
         }
         // An option bounds the memory of a bitmap, whatever chunk shape a file asks for.
-        let max_elements = self.budget.limits().cache_size;
+        let max_elements = self.view.budget.limits().cache_size;
         coverage.total = grid.dims.iter().product::<u64>().into();
         for chunk in grid.matching(0, |bounds| index.is_touched(bounds)) {
             let Some(left) = budget.checked_sub(CHUNK_COST) else {
@@ -223,9 +247,9 @@ impl View {
             };
             *budget = left;
             let id = ChunkId::new(number, chunk);
-            let stopped = |why| self.bad_chunk(id, why);
+            let stopped = |why| self.view.bad_chunk(id, why);
             task.check().map_err(stopped)?;
-            let resolver = self.resolver(&index, id);
+            let resolver = self.view.chunks().resolver(&index, id);
             match resolver.count_written(task, budget, max_elements) {
                 Some(written) => coverage.written += u128::from(written),
                 None => {
@@ -235,5 +259,16 @@ impl View {
             }
         }
         Ok(Some(coverage))
+    }
+
+    /// Shows `see` the gaps of a logged dataset along one of its dimensions. Takes time by the pieces that records
+    /// leave of each other, of which there may be as many as elements. Fails where a chunk is larger than `cache_size`.
+    pub fn gaps(
+        self,
+        number: usize,
+        dimension: usize,
+        see: &mut dyn FnMut(Gap) -> ControlFlow<()>,
+    ) -> Result<()> {
+        gaps::find(self.view, number, dimension, see)
     }
 }

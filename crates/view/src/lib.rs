@@ -1,6 +1,9 @@
 //! The canonical file as random-access bytes, made on demand.
 //!
-//! * `read`: from [`View::read_at`] down to the bytes of the log.
+//! [`View`] is what one state of a log is; all of its own methods stand in this file. Questions about it are methods of structs
+//! over it, such as [`View::chunks`].
+//!
+//! * `read`: from [`View::read_at`] down to the bytes of the log. `chunks`: chunks made of these bytes.
 //! * `map`, `grid`, `preamble`: where everything lies in the canonical file, by formulas.
 //! * `resolve`: which records make up a chunk. `assemble`, `pieces`: reading them into it. `plan`: the same for chunks that are
 //!   made up alike.
@@ -20,6 +23,7 @@
 mod assemble;
 mod bitmap;
 pub mod cache;
+mod chunks;
 mod compared;
 pub mod coverage;
 pub mod elements;
@@ -53,7 +57,9 @@ use parking_lot::Mutex;
 use crate::index::store::StoreEntry;
 pub use cache::Bytes;
 use cache::{Budget, Generation, MemoryLimits};
+pub use chunks::Chunks;
 pub use compared::Compared;
+use coverage::Pictures;
 pub use gaps::Gap;
 pub use grid::{ChunkId, Grid};
 use h5logfs_common::error::{Error, Result};
@@ -61,25 +67,28 @@ use h5logfs_common::fault::{Fault, TooLarge};
 use h5logfs_common::memory::{Hold, Reservation, Reserved};
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_common::task::{Running, Task, processor_time};
-use h5logfs_log::Tables;
+use h5logfs_log::Layout;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::guard::SealGuard;
 use h5logfs_log::journal::sealed::SealedFile;
 use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::model::Selections;
-use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::origins::Origins;
+use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Guard, SourceFile};
-pub use holes::Segment;
+pub use holes::{Holes, Segment};
 pub use hyperslab::Hyperslabs;
+pub use indexes::Indexes;
 use indexes::Unkept;
-pub use inspect::StoredBlock;
+pub use inspect::{Inspection, StoredBlock};
 use map::{AddressMap, Placement};
 pub use metadata::Metadata;
-use readahead::Readers;
+pub use read::Regions;
+use readahead::{Ahead, Readers};
 pub use reader::ViewReader;
-pub use references::{ChunkReference, Form, PlacedChunk, References};
+pub use references::{ChunkReference, Form, PlacedChunk, PlacedChunks, References};
 
 /// One state of one log file, presented as canonical HDF5. Reads run in parallel.
 #[derive(Debug)]
@@ -91,7 +100,7 @@ pub struct View {
     preamble: Vec<u8>,
     sources: Vec<SourceFile>,
     /// The layout with the record tables where an append to the closed log has left them.
-    after_append: OnceLock<Reserved<Tables>>,
+    after_append: OnceLock<Reserved<Box<dyn Layout>>>,
     /// What compares data with their checksums, by the number of the source.
     guards: BTreeMap<usize, Arc<SealGuard>>,
     /// What the indexes of the datasets share.
@@ -108,7 +117,7 @@ pub struct View {
     saved: Option<StoreEntry>,
     /// Indexes that are still to be kept there.
     unkept: Mutex<Vec<Unkept>>,
-    /// The result of [`View::covered_in_all`], once it was asked for.
+    /// The result of [`Inspection::covered_in_all`], once it was asked for.
     covered: OnceLock<Option<f64>>,
     /// One thread counts it, and others that want it wait.
     counting: SingleFlight<()>,
@@ -274,6 +283,106 @@ impl View {
     /// The chunk grid of dataset `number` of the snapshot.
     pub fn grid(&self, number: usize) -> &Grid {
         &self.map.datasets[number].grid
+    }
+
+    /// Fills `buf` with the bytes from `offset` on. Returns how many were read: fewer than asked for only at
+    /// the end of the file. The whole read fails where one of the bytes is not available.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        match self.read_metadata(offset, buf) {
+            Some(len) => Ok(len),
+            None => self.read_for(&self.task(None), offset, buf),
+        }
+    }
+
+    /// Fills `buf` with file metadata, where it is for nothing else. That takes no task.
+    fn read_metadata(&self, offset: u64, buf: &mut [u8]) -> Option<usize> {
+        let at = offset.checked_sub(self.snapshot.user_block)?;
+        let at = usize::try_from(at).ok()?;
+        // A file that lies in others as it is has none here.
+        let found = self.preamble.get(at..at.checked_add(buf.len())?)?;
+        buf.copy_from_slice(found);
+        Some(found.len())
+    }
+
+    /// Work with this view: on behalf of `user`, where users share the budget.
+    pub fn task(&self, user: Option<u32>) -> Task {
+        self.budget.task(user).within(self.allowance)
+    }
+
+    /// [`View::read_at`] as part of `task`, whose memory is that of the view's budget.
+    pub fn read_for(&self, task: &Task, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let task = &task.clone().within(self.allowance);
+        let _running = self.running(task);
+        let left = self.len().saturating_sub(offset);
+        let wanted = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut done = 0;
+        while done < wanted {
+            done += self
+                .regions()
+                .read(task, offset + done as u64, &mut buf[done..wanted])?;
+        }
+        Ok(done)
+    }
+
+    fn dataset(&self, number: usize) -> (&Dataset, &Placement) {
+        (&self.snapshot.datasets[number], &self.map.datasets[number])
+    }
+
+    /// The metadata of the canonical file, for code that reads HDF5 structures.
+    pub fn metadata(&self) -> Metadata<'_> {
+        Metadata(self)
+    }
+
+    /// The regions of the canonical file.
+    #[inline]
+    pub fn regions(&self) -> Regions<'_> {
+        Regions::new(self)
+    }
+
+    /// The chunks of its datasets.
+    #[inline]
+    pub fn chunks(&self) -> Chunks<'_> {
+        Chunks::new(self)
+    }
+
+    /// Its record tables, and the indexes of its datasets.
+    #[inline]
+    pub fn indexes(&self) -> Indexes<'_> {
+        Indexes::new(self)
+    }
+
+    /// The holes of the canonical file.
+    #[inline]
+    pub fn holes(&self) -> Holes<'_> {
+        Holes::new(self)
+    }
+
+    /// Where its chunks lie in the files of the log.
+    #[inline]
+    pub fn references(&self) -> References<'_> {
+        References::new(self)
+    }
+
+    /// What a person may ask about it.
+    #[inline]
+    pub fn inspection(&self) -> Inspection<'_> {
+        Inspection::new(self)
+    }
+
+    /// The elements of dataset `number`, for reads of boxes. Fails where they cannot be read at all. The caller calls
+    /// [`Indexes::keep`] once it has read them, or beside that.
+    pub fn hyperslabs(&self, task: &Task, number: usize) -> Result<Hyperslabs<'_>> {
+        Hyperslabs::open(self, task, number)
+    }
+
+    /// Pictures of how its datasets were written. `origins`: [`Indexes::origins`].
+    pub fn pictures<'a>(&'a self, origins: &'a Origins) -> Pictures<'a> {
+        Pictures::new(self, origins)
+    }
+
+    #[inline]
+    fn ahead(&self) -> Ahead<'_> {
+        Ahead::new(self)
     }
 
     /// Lets comparisons with checksums, which may take long, stop with `task`.

@@ -7,14 +7,7 @@ use h5logfs_log::image::HeaderBytes;
 /// The bytes behind the user block that are file metadata. Where the files of the log have the bytes of the canonical file as
 /// they are, these are all.
 #[derive(Debug, Clone, Copy)]
-pub struct Metadata<'a>(&'a View);
-
-impl View {
-    /// The metadata of the canonical file.
-    pub fn metadata(&self) -> Metadata<'_> {
-        Metadata(self)
-    }
-}
+pub struct Metadata<'a>(pub(super) &'a View);
 
 impl HeaderBytes for Metadata<'_> {
     fn size(&self) -> u64 {

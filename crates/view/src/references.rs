@@ -42,23 +42,36 @@ pub struct ChunkReference {
 }
 
 /// Chunks, by their numbers in the grid, and where each of them lies.
-pub type References<'a> = Box<dyn Iterator<Item = Result<PlacedChunk>> + 'a>;
+pub type PlacedChunks<'a> = Box<dyn Iterator<Item = Result<PlacedChunk>> + 'a>;
 /// A chunk. `None`: it does not lie in the files of the log in one piece.
 pub type PlacedChunk = (u64, Option<ChunkReference>);
 
-impl View {
+/// Where the chunks of a view lie in the files of its log.
+#[derive(Debug, Clone, Copy)]
+pub struct References<'a> {
+    view: &'a View,
+}
+
+impl<'a> References<'a> {
+    #[inline]
+    pub(super) fn new(view: &'a View) -> Self {
+        References { view }
+    }
+
     /// The chunks of a dataset that were written, by ascending number, and where each lies. `None` for a chunk that
     /// does not lie in the log in one piece: it has to be read from the view. Chunks that are left out have the fill
     /// value. Fails where elements of the dataset cannot be read.
     ///
-    /// After the last one, call [`View::check_sources`].
-    pub fn references(&self, number: usize) -> Result<References<'_>> {
-        match &self.snapshot.datasets[number].content {
+    /// After the last one, call [`References::check_sources`].
+    pub fn of(self, number: usize) -> Result<PlacedChunks<'a>> {
+        match &self.view.snapshot.datasets[number].content {
             Content::Unreadable(reason) => {
-                Err(self.bad_data(number, "all of it".into(), reason.as_str()))
+                Err(self
+                    .view
+                    .bad_data(number, "all of it".into(), reason.as_str()))
             }
             Content::Extent { source, offset, .. } => {
-                let raw = self.map.datasets[number].raw;
+                let raw = self.view.map.datasets[number].raw;
                 let place = self.one_piece(*source, *offset, raw);
                 let reference = place.map(|offset| ChunkReference {
                     source: *source,
@@ -70,13 +83,15 @@ impl View {
                 Ok(Box::new(only.into_iter()))
             }
             Content::Logged { .. } => {
-                let index = self.index(number)?;
-                self.checked_resolver(&index, ChunkId::new(number, 0))?;
-                let chunks = self.touched(number, 0)?;
+                let index = self.view.indexes().of(number)?;
+                self.view
+                    .chunks()
+                    .checked_resolver(&index, ChunkId::new(number, 0))?;
+                let chunks = self.view.holes().touched(number, 0)?;
                 Ok(Box::new(chunks.map(move |chunk| {
                     let id = ChunkId::new(number, chunk);
-                    let found = self.reference(&self.resolver(&index, id));
-                    let found = found.map_err(|fault| self.bad_chunk(id, fault));
+                    let found = self.reference(&self.view.chunks().resolver(&index, id));
+                    let found = found.map_err(|fault| self.view.bad_chunk(id, fault));
                     Ok((chunk, found?))
                 })))
             }
@@ -86,16 +101,16 @@ impl View {
     /// The bytes of a chunk after `pipeline`, where they lie in the log like that. They are decoded once, to see that they
     /// can be.
     pub fn stored_chunk(
-        &self,
+        self,
         task: &Task,
         id: ChunkId,
         pipeline: &[Filter],
     ) -> Result<Option<Vec<u8>>> {
-        let index = self.index_of_chunk(task, id)?;
-        let resolver = self.checked_resolver(&index, id)?;
-        let bad_chunk = |fault| self.bad_chunk(id, fault);
+        let index = self.view.indexes().of_chunk(task, id)?;
+        let resolver = self.view.chunks().checked_resolver(&index, id)?;
+        let bad_chunk = |fault| self.view.bad_chunk(id, fault);
         let reference = self.reference(&resolver).map_err(bad_chunk)?;
-        let own = &self.snapshot.datasets[id.dataset].filters;
+        let own = &self.view.snapshot.datasets[id.dataset].filters;
         let has_gone_through = |form| match form {
             Form::Filtered => alike(own, pipeline),
             Form::Deflated => matches!(pipeline, [only] if only.id == DEFLATE),
@@ -104,9 +119,9 @@ impl View {
         let Some(found) = reference.filter(|found| has_gone_through(found.form)) else {
             return Ok(None);
         };
-        let source = &self.sources[usize::from(found.source)];
+        let source = &self.view.sources[usize::from(found.source)];
         let read = || -> Result<Vec<u8>, Fault> {
-            let raw = self.map.datasets[id.dataset].raw;
+            let raw = self.view.map.datasets[id.dataset].raw;
             let decoding = filters::decoding_memory(found.len, raw, pipeline);
             let _reserved = task.reserve(found.len.saturating_add(decoding))?;
             let mut bytes = zeroed(found.len as usize)?;
@@ -120,32 +135,33 @@ impl View {
     }
 
     /// Fails where a file of the log is no longer what the scan saw.
-    pub fn check_sources(&self) -> Result<()> {
-        self.check_unchanged(0..self.sources.len())
+    pub fn check_sources(self) -> Result<()> {
+        self.view.check_unchanged(0..self.view.sources.len())
     }
 
     /// The elements of a chunk, without the filters of its dataset. Those past the dataset's edge have the fill value.
-    pub fn chunk_elements(&self, id: ChunkId) -> Result<Vec<u8>> {
-        let (dataset, place) = self.dataset(id.dataset);
+    pub fn chunk_elements(self, id: ChunkId) -> Result<Vec<u8>> {
+        let (dataset, place) = self.view.dataset(id.dataset);
         if let Content::Extent { .. } = dataset.content {
-            let address = self.snapshot.user_block + place.chunk_address(id.number);
-            let mut raw = zeroed(place.raw as usize).map_err(|fault| self.bad_chunk(id, fault))?;
-            self.read_at(address, &mut raw)?;
+            let address = self.view.snapshot.user_block + place.chunk_address(id.number);
+            let mut raw =
+                zeroed(place.raw as usize).map_err(|fault| self.view.bad_chunk(id, fault))?;
+            self.view.read_at(address, &mut raw)?;
             return Ok(raw);
         }
-        let raw = self.raw_chunk(&self.task(None), id)?;
+        let raw = self.view.chunks().raw(&self.view.task(None), id)?;
         Ok(raw.into_parts().0)
     }
 
     /// A chunk after the filters of its dataset. Unlike the bytes of the view, which store them, it is compressed.
-    pub fn compressed_chunk(&self, id: ChunkId) -> Result<Vec<u8>> {
+    pub fn compressed_chunk(self, id: ChunkId) -> Result<Vec<u8>> {
         let raw = self.chunk_elements(id)?;
-        filters::compress(&raw, &self.snapshot.datasets[id.dataset].filters)
-            .map_err(|e| self.bad_chunk(id, e))
+        filters::compress(&raw, &self.view.snapshot.datasets[id.dataset].filters)
+            .map_err(|e| self.view.bad_chunk(id, e))
     }
 
     /// Where the chunk lies in one piece, if it does. Looks at the last block that touches it.
-    fn reference(&self, resolver: &ChunkResolver<'_>) -> Result<Option<ChunkReference>, Fault> {
+    fn reference(self, resolver: &ChunkResolver<'_>) -> Result<Option<ChunkReference>, Fault> {
         let found = resolver.if_covered(|record, block| match record.fault {
             Some(reason) => Err(Fault::from(reason)),
             // Object references are translated where chunks are assembled.
@@ -157,7 +173,7 @@ impl View {
 
     /// The same for a chunk that `block` covers.
     fn reference_in(
-        &self,
+        self,
         resolver: &ChunkResolver<'_>,
         record: &Record<'_>,
         block: &Block<'_>,
@@ -197,7 +213,7 @@ impl View {
                 // Behind a run that ends at the edge of the dataset, the file has other bytes, or none.
                 let len = resolver.place.raw;
                 let end = offset.checked_add(len)?;
-                let file = &self.sources[usize::from(stored.source)];
+                let file = &self.view.sources[usize::from(stored.source)];
                 (end <= file.identity().size).then_some(ChunkReference {
                     source: stored.source,
                     offset,
@@ -209,8 +225,8 @@ impl View {
     }
 
     /// The offset in its file of so many bytes of a source; `None` where they do not lie there in one piece.
-    fn one_piece(&self, source: u16, offset: u64, len: u64) -> Option<u64> {
-        self.sources[usize::from(source)].one_piece(offset, len)
+    fn one_piece(self, source: u16, offset: u64, len: u64) -> Option<u64> {
+        self.view.sources[usize::from(source)].one_piece(offset, len)
     }
 }
 

@@ -90,30 +90,31 @@ impl IncompleteDataset {
             covered: Some(0.0),
             dimension: unlimited.unwrap_or(0),
             gaps: Vec::new(),
-            faults: texts(view.index(number)?.diagnostics()),
+            faults: texts(view.indexes().of(number)?.diagnostics()),
         };
         let Some(&indices) = dataset.dims.get(found.dimension) else {
             // The dataset is a scalar.
-            let covered = view.covered(number)?;
+            let covered = view.inspection().covered(number)?;
             return Ok((covered == Some(0.0)).then_some(found));
         };
         let others = dataset.dims.iter().enumerate();
         let others = others.filter(|(d, _)| *d != found.dimension);
         let each: f64 = others.map(|(_, side)| *side as f64).product();
         let mut missing = 0.0;
-        view.gaps(number, found.dimension, &mut |gap| {
-            let covered = gap.written as f64 / each;
-            missing += (gap.indices.end - gap.indices.start) as f64 * (1.0 - covered);
-            found.gaps.push(GapReport {
-                first: gap.indices.start,
-                last: gap.indices.end - 1,
-                covered,
-            });
-            if found.gaps.len() > MOST_GAPS {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
+        view.inspection()
+            .gaps(number, found.dimension, &mut |gap| {
+                let covered = gap.written as f64 / each;
+                missing += (gap.indices.end - gap.indices.start) as f64 * (1.0 - covered);
+                found.gaps.push(GapReport {
+                    first: gap.indices.start,
+                    last: gap.indices.end - 1,
+                    covered,
+                });
+                if found.gaps.len() > MOST_GAPS {
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            })?;
         found.covered = (found.gaps.len() <= MOST_GAPS).then(|| 1.0 - missing / indices as f64);
         found.gaps.truncate(MOST_GAPS);
         Ok((!found.gaps.is_empty()).then_some(found))

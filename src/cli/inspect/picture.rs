@@ -19,7 +19,7 @@ pub fn of(view: &View, number: usize) -> Result<CoverageMap> {
         columns: COLUMNS,
         axes: None,
     };
-    view.coverage(number, &Origins::default(), &wanted)
+    view.pictures(&Origins::default()).of(number, &wanted)
 }
 
 pub fn print(map: &CoverageMap, out: &mut Output<impl Write>) -> io::Result<()> {

@@ -109,7 +109,7 @@ impl Report {
             let datasets = numbers.map(|number| DatasetReport::of(view, number, with_records));
             (datasets.collect::<Result<_>>()?, Vec::new())
         };
-        let complaints = texts(&view.diagnostics()?);
+        let complaints = texts(&view.indexes().diagnostics()?);
         Ok(Report {
             file: Called::of(file)
                 .path(&view.path())
@@ -280,8 +280,8 @@ fn filter_name(id: i32) -> String {
 impl LoggedReport {
     /// The report on a dataset, and its faults.
     fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
-        let mut faults = texts(view.index(number)?.diagnostics());
-        let records = view.records(number)?.records;
+        let mut faults = texts(view.indexes().of(number)?.diagnostics());
+        let records = view.indexes().records(number)?.records;
         let of_records = records.map(|r| r.fault.map(str::to_owned));
         faults.extend(of_records.flatten());
         let report = LoggedReport {
@@ -290,7 +290,7 @@ impl LoggedReport {
             blocks: records.map(|r| r.blocks()).fold(0, usize::saturating_add),
             bytes: records.map(|r| r.stored.len).fold(0, u64::saturating_add),
             base: records.base().map(Base::bytes),
-            covered: view.covered(number)?,
+            covered: view.inspection().covered(number)?,
             list: with_records.then(|| records.map(RecordReport::of).collect()),
         };
         Ok((report, faults))

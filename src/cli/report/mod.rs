@@ -22,13 +22,13 @@ use super::target::{STDOUT, Target, TargetRequest, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs, called, logs};
 use h5logfs_catalog::changes::{self, Changes, Found, Plain};
+use h5logfs_catalog::lookup::overwrite::Originals;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::origins::Timeline;
 use h5logfs_log::scan::Settings;
-use h5logfs_log::scan::overwrite::Originals;
 use h5logfs_log::snapshot::{Content, Dataset, Storage};
 use h5logfs_view::View;
-use h5logfs_view::coverage::{CoverageMap, Pictures, Wanted};
+use h5logfs_view::coverage::{CoverageMap, Wanted};
 
 pub use words::{bytes, shape};
 
@@ -283,7 +283,7 @@ impl LogReport {
         let snapshot = view.snapshot();
         let (notes, mut faults): (Vec<_>, Vec<_>) =
             (snapshot.diagnostics.iter()).partition(|d| d.severity == Severity::Note);
-        let of_table = view.diagnostics();
+        let of_table = view.indexes().diagnostics();
         if let Ok(of_table) = &of_table {
             faults.extend(of_table);
         }
@@ -293,14 +293,14 @@ impl LogReport {
                 .err()
                 .map(|e| Called::of(file).error(e).to_string()),
         );
-        let origins = view.origins()?;
+        let origins = view.indexes().origins()?;
         let notes = notes.into_iter().chain(&origins.diagnostics);
         let mut notes: Vec<String> = notes.map(Diagnostic::to_string).collect();
         notes.extend(unclosed.as_ref().map(Unclosed::to_string));
         notes.extend(Parts::of(view).map(|parts| parts.to_string()));
         notes.extend(logs::part_of(file));
         let wanted = |dataset: &Dataset| wanted(dataset, snapshot.datasets.len(), args);
-        let mut pictures = Pictures::new(view, &origins);
+        let mut pictures = view.pictures(&origins);
         let dataset = |(number, dataset): (usize, &Dataset)| {
             let content = match &dataset.content {
                 Content::Logged { .. } => {

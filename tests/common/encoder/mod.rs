@@ -765,11 +765,11 @@ pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
     let grid = view.grid(number);
     let mut contents = vec![0xa5; dataset.elements().unwrap() as usize * size];
     for chunk in 0..grid.len() {
-        let (offset, len) = view.chunk_place(ChunkId::new(number, chunk))?;
+        let (offset, len) = view.inspection().chunk_place(ChunkId::new(number, chunk))?;
         // A chunk read at an offset may be made by other code than one that is kept.
         let mut placed = vec![0x5a; len as usize];
         view.read_for(&view.task(None).for_keeper(), offset, &mut placed)?;
-        let stored = view.chunk(ChunkId::new(number, chunk))?;
+        let stored = view.chunks().stored(ChunkId::new(number, chunk))?;
         assert_eq!(len, stored.len() as u64);
         assert!(placed[..] == stored[..], "chunk {chunk} where it is placed");
         // The reader must verify a chunk that is served from the log.
@@ -797,7 +797,7 @@ pub fn follow_references(view: &View, number: usize) -> Result<(Vec<Form>, usize
     let filters = filters_of(view, number);
     let mut listed = BTreeSet::new();
     let (mut forms, mut assembled) = (Vec::new(), 0);
-    for found in view.references(number)? {
+    for found in view.references().of(number)? {
         let (chunk, reference) = found?;
         assert!(listed.insert(chunk), "chunk {chunk} twice");
         let Some(reference) = reference else {
@@ -822,11 +822,17 @@ pub fn follow_references(view: &View, number: usize) -> Result<(Vec<Form>, usize
         let mut expected = vec![0; raw.len()];
         let stored = match dataset.content {
             Content::Extent { .. } => {
-                let address = view.chunk_place(ChunkId::new(number, chunk))?.0;
+                let address = view
+                    .inspection()
+                    .chunk_place(ChunkId::new(number, chunk))?
+                    .0;
                 view.read_at(address, &mut expected)?;
                 expected
             }
-            _ => filter::undo(&filters, &view.chunk(ChunkId::new(number, chunk))?),
+            _ => filter::undo(
+                &filters,
+                &view.chunks().stored(ChunkId::new(number, chunk))?,
+            ),
         };
         let (start, count) = bounds_of(chunk);
         let inside = |bytes: &[u8]| {
@@ -841,14 +847,17 @@ pub fn follow_references(view: &View, number: usize) -> Result<(Vec<Form>, usize
         assert!(inside(&raw) == inside(&stored), "chunk at {start:?}");
     }
     for chunk in (0..grid.len()).filter(|chunk| !listed.contains(chunk)) {
-        let raw = filter::undo(&filters, &view.chunk(ChunkId::new(number, chunk))?);
+        let raw = filter::undo(
+            &filters,
+            &view.chunks().stored(ChunkId::new(number, chunk))?,
+        );
         let filled = match dataset.fill.as_slice() {
             [] => vec![0; raw.len()],
             fill => fill.repeat(raw.len() / size),
         };
         assert!(raw == filled, "chunk {chunk}");
     }
-    view.check_sources()?;
+    view.references().check_sources()?;
     Ok((forms, assembled))
 }
 

@@ -50,7 +50,12 @@ fn copy_range(view: &View, file: &File, start: u64, len: u64) -> Vec<u8> {
 /// Writes the front of the file, and the index nodes between the root and some chunks.
 fn export_paths(view: &View, chunks: impl Iterator<Item = u64>, path: &Path) -> File {
     let file = sparse_file(view, path);
-    let front = copy_range(view, &file, 0, view.segment_at(0).unwrap().range.end);
+    let front = copy_range(
+        view,
+        &file,
+        0,
+        view.holes().segment_at(0).unwrap().range.end,
+    );
     let root = root_of(view, &front);
     for chunk in chunks {
         let mut wanted = view.grid(0).origin(chunk);
@@ -117,7 +122,10 @@ fn check_lookups(view: &View, number: usize, shown: &Id) {
     let user_block = view.snapshot().user_block;
     for chunk in spread(view.grid(number).len()) {
         let origin = view.grid(number).origin(chunk);
-        let (address, size) = view.chunk_place(ChunkId::new(number, chunk)).unwrap();
+        let (address, size) = view
+            .inspection()
+            .chunk_place(ChunkId::new(number, chunk))
+            .unwrap();
         let (found, stored, mask) = chunk_info(shown, &origin);
         // Some versions of libhdf5 count from the end of the user block here.
         let base = if found == address { 0 } else { user_block };
@@ -215,7 +223,13 @@ fn sizes_of_chunks_that_are_served_as_they_lie() {
     let shown = raw::open_file(&exported);
     let shown = raw::open(&shown, "d");
     check_lookups(&view, 0, &shown);
-    let as_logged = (0..150).filter(|c| view.chunk_place(ChunkId::new(0, *c)).unwrap().1 < 160);
+    let as_logged = (0..150).filter(|c| {
+        view.inspection()
+            .chunk_place(ChunkId::new(0, *c))
+            .unwrap()
+            .1
+            < 160
+    });
     assert_eq!(as_logged.count(), 50);
     let contents = file.contents(&file.datasets[0]);
     assert!(read_by_chunks(&view, 0).unwrap() == contents);
@@ -251,7 +265,10 @@ fn check_ways(log: LogFile, chunks: u64) {
     let exported = dir.path().join("view.h5");
     let file = export_paths(&view, spread(chunks), &exported);
     for chunk in spread(chunks) {
-        let (address, size) = view.chunk_place(ChunkId::new(0, chunk)).unwrap();
+        let (address, size) = view
+            .inspection()
+            .chunk_place(ChunkId::new(0, chunk))
+            .unwrap();
         assert_eq!(size, 8 * view.grid(0).elements());
         file.write_all_at(&chunk.to_le_bytes(), address).unwrap();
     }

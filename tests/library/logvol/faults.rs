@@ -38,15 +38,22 @@ fn read(view: &View, name: &str) -> Result<Vec<u8>, Error> {
 fn refusal(view: &View, name: &str) -> String {
     let number = number_of(view, name);
     let mut chunks = 0..view.grid(number).len().min(MOST_CHUNKS);
-    let error =
-        chunks.find_map(|chunk| Some((chunk, view.chunk(ChunkId::new(number, chunk)).err()?)));
+    let error = chunks.find_map(|chunk| {
+        Some((
+            chunk,
+            view.chunks().stored(ChunkId::new(number, chunk)).err()?,
+        ))
+    });
     let (chunk, error) = error.unwrap_or_else(|| panic!("{name} can be read"));
     let message = error.to_string();
     let path = view.path().display().to_string();
     assert!(message.contains(&path), "no file in: {message}");
     assert!(message.contains(&format!("dataset {name}:")), "{message}");
     // The read of the file's bytes fails as well.
-    let (offset, _) = view.chunk_place(ChunkId::new(number, chunk)).unwrap();
+    let (offset, _) = view
+        .inspection()
+        .chunk_place(ChunkId::new(number, chunk))
+        .unwrap();
     let mut bytes = [0; 8];
     assert!(view.read_at(offset, &mut bytes).is_err());
     message
@@ -218,8 +225,12 @@ fn records_that_claim_the_same_bytes() {
         assert_eq!(extents(&path, "_ld")[0].0, offset);
         for _ in 0..2 {
             for chunk in 0..4 {
-                assert_eq!(view.chunk(ChunkId::new(0, chunk)).unwrap()[..], [5; 4]);
-                view.chunk(ChunkId::new(other as usize, 4 + chunk))
+                assert_eq!(
+                    view.chunks().stored(ChunkId::new(0, chunk)).unwrap()[..],
+                    [5; 4]
+                );
+                view.chunks()
+                    .stored(ChunkId::new(other as usize, 4 + chunk))
                     .unwrap_err();
             }
         }
@@ -292,7 +303,7 @@ fn a_scalar_that_was_written_very_often() {
     let (_dir, path) = place(&with_bad(bytes_dataset(&[]), vec![often]));
     let view = open_view(&path).unwrap();
     let number = number_of(&view, "/bad");
-    assert!(view.index(number).unwrap().bytes() < 4096);
+    assert!(view.indexes().of(number).unwrap().bytes() < 4096);
     assert_says(&refusal(&view, "/bad"), "cache_size");
 }
 
@@ -398,6 +409,7 @@ fn a_chunk_larger_than_the_budget() {
     let (_dir, path) = place(&with_bad(dataset, vec![whole]));
     let view = open_view_within(&path, 1 << 20).unwrap();
     let (offset, _) = view
+        .inspection()
         .chunk_place(ChunkId::new(number_of(&view, "/bad"), 0))
         .unwrap();
     let mut bytes = vec![0; 4 << 20];
@@ -415,8 +427,11 @@ fn what_follows_a_chunk_is_not_read_from_the_log() {
     // The chunk does not fit into the budget.
     let view = open_view_within(&path, 1 << 20).unwrap();
     let number = number_of(&view, "/bad");
-    let (offset, _) = view.chunk_place(ChunkId::new(number, 0)).unwrap();
-    view.index(number).unwrap();
+    let (offset, _) = view
+        .inspection()
+        .chunk_place(ChunkId::new(number, 0))
+        .unwrap();
+    view.indexes().of(number).unwrap();
     let before = view.log_bytes_read();
     let mut bytes = vec![9; LEN.next_multiple_of(4096) as usize];
     assert_eq!(view.read_at(offset, &mut bytes).unwrap(), bytes.len());
@@ -483,12 +498,16 @@ fn very_many_chunks_that_nobody_wrote() {
     let log = LogFile::with(vec![vast], vec![entry(7), entry(CHUNKS / 3)]);
     let (_dir, path) = place(&log);
     let view = open_view(&path).unwrap();
-    view.check_dataset(0, &mut |fault| panic!("{fault}"));
-    assert_eq!(view.covered(0).unwrap(), Some(4.0 / CHUNKS as f64));
+    view.inspection()
+        .check_dataset(0, &mut |fault| panic!("{fault}"));
+    assert_eq!(
+        view.inspection().covered(0).unwrap(),
+        Some(4.0 / CHUNKS as f64)
+    );
     let mut extents = Vec::new();
-    let (mut at, _) = view.chunk_place(ChunkId::new(0, 0)).unwrap();
+    let (mut at, _) = view.inspection().chunk_place(ChunkId::new(0, 0)).unwrap();
     while at < view.len() {
-        let segment = view.segment_at(at).unwrap();
+        let segment = view.holes().segment_at(at).unwrap();
         at = segment.range.end;
         extents.push(segment.is_hole);
     }
@@ -514,7 +533,7 @@ fn datasets_of_more_bytes_than_a_file_can_have() {
     let (_dir, path) = place(&file);
     let view = open_view(&path).unwrap();
     let chunk = ChunkId::new(number_of(&view, "/other"), 0);
-    assert_eq!(view.chunk(chunk).unwrap()[6..10], [0, 8, 8, 0]);
+    assert_eq!(view.chunks().stored(chunk).unwrap()[6..10], [0, 8, 8, 0]);
 }
 
 /// Numbers of blocks that take no bytes in the table must not be trusted either.
@@ -654,8 +673,8 @@ fn has_unreadable(view: &View) -> bool {
         if dataset.logged().is_none() {
             return matches!(dataset.content, Content::Unreadable(_));
         }
-        let index = view.index(number).unwrap();
-        let records = view.records(number).unwrap().records;
+        let index = view.indexes().of(number).unwrap();
+        let records = view.indexes().records(number).unwrap().records;
         !index.diagnostics().is_empty() || !records.faults().is_empty()
     })
 }
@@ -777,7 +796,7 @@ fn large_table() -> LogFile {
 
 /// Where the chunks of the first dataset begin.
 fn first_chunk(view: &View) -> u64 {
-    view.chunk_place(ChunkId::new(0, 0)).unwrap().0
+    view.inspection().chunk_place(ChunkId::new(0, 0)).unwrap().0
 }
 
 /// The scan walks through a large table in search of tiles, but does not decode it.

@@ -15,7 +15,7 @@ fn gaps(view: &View, dimension: usize) -> Vec<Gap> {
         gaps.push(gap);
         ControlFlow::Continue(())
     };
-    view.gaps(0, dimension, &mut add).unwrap();
+    view.inspection().gaps(0, dimension, &mut add).unwrap();
     gaps
 }
 
@@ -112,6 +112,10 @@ fn no_gap_follows_the_one_that_was_enough() {
         seen += 1;
         ControlFlow::Break(())
     };
-    open_view(&path).unwrap().gaps(0, 0, &mut stop).unwrap();
+    open_view(&path)
+        .unwrap()
+        .inspection()
+        .gaps(0, 0, &mut stop)
+        .unwrap();
     assert_eq!(seen, 1);
 }

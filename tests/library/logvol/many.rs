@@ -42,7 +42,7 @@ fn many_entries_are_read_and_opening_their_log_does_not_wait_for_them() {
     file.write(&path);
     let view = open_view(&path).unwrap();
     assert_eq!(
-        view.entries(&Task::unlimited()).unwrap() as u64,
+        view.indexes().entries(&Task::unlimited()).unwrap() as u64,
         2 * ENTRIES
     );
     let read = view.log_bytes_read();

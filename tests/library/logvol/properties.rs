@@ -757,7 +757,7 @@ fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseEr
                 })
                 .collect();
             let is_lost = inside.iter().any(|(at, _)| lost[*at as usize] == 1);
-            let stored = match view.chunk(ChunkId::new(number, chunk)) {
+            let stored = match view.chunks().stored(ChunkId::new(number, chunk)) {
                 Ok(stored) => stored,
                 Err(e) => {
                     prop_assert!(is_lost, "{how}: {e}");

@@ -100,7 +100,7 @@ fn requests_of_too_many_blocks_are_not_followed() {
         8 + 4 * blocks,
     );
     let view = site.view();
-    let index = view.index(0).unwrap();
+    let index = view.indexes().of(0).unwrap();
     let said = index.diagnostics()[0].to_string();
     assert!(said.contains("33554432 blocks"), "{said}");
 }
@@ -113,7 +113,7 @@ fn requests_of_many_blocks_take_no_memory_that_was_not_reserved() {
     let site = Site::new(&entry, size, 8 + 4 * blocks);
     let refused = measured(|| {
         let view = site.view_within(8 << 20);
-        view.index(0).map(|_| ()).unwrap_err().to_string()
+        view.indexes().of(0).map(|_| ()).unwrap_err().to_string()
     });
     assert!(refused.contains("no memory for"), "{refused}");
 }

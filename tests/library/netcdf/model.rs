@@ -427,12 +427,12 @@ fn what_the_file_does_not_have_is_a_hole() {
     let mut written = Written::new(&job, &mut Numbers(1));
     written.settings.set("netcdf", b"hdf5").unwrap();
     let view = written.open().unwrap();
-    let (at, stored) = view.chunk_place(ChunkId::new(0, 0)).unwrap();
+    let (at, stored) = view.inspection().chunk_place(ChunkId::new(0, 0)).unwrap();
     let mut first = vec![1; 4096];
     view.read_at(at, &mut first).unwrap();
     assert!(first[..2500].iter().all(|b| *b == 7));
     assert!(first[2500..].iter().all(|b| *b == 0));
-    let rest = view.segment_at(at + stored).unwrap();
+    let rest = view.holes().segment_at(at + stored).unwrap();
     assert!(rest.is_hole);
     assert_eq!(rest.range.end, view.len());
 }
@@ -513,7 +513,8 @@ fn has_faults(view: &View) -> bool {
     let datasets = view.snapshot().datasets.iter().enumerate();
     let mut logged = datasets.filter(|(_, dataset)| dataset.logged().is_some());
     logged.any(|(number, _)| {
-        view.index(number)
+        view.indexes()
+            .of(number)
             .map_or(true, |index| !index.diagnostics().is_empty())
     })
 }
@@ -600,7 +601,7 @@ fn read_all(view: &View) {
             let _ = read_by_chunks(view, number);
         } else if !grid.is_empty() {
             for chunk in [0, grid.len() / 2, grid.len() - 1] {
-                let _ = view.chunk(ChunkId::new(number, chunk));
+                let _ = view.chunks().stored(ChunkId::new(number, chunk));
             }
         }
     }

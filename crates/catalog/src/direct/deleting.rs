@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::journal::{self, unflushed::spilled};
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::scan::companions::is_own_file;
+use h5logfs_log::part_names::is_own_file;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
 use rustix::fs::{AtFlags, OFlags, fsync, unlinkat};

@@ -15,8 +15,9 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::part_names;
 use h5logfs_log::scan::protocol::{Channel, Direction, Request, Response, ScanTask, Wait, poll};
-use h5logfs_log::scan::{ScanRequest, Settings, companions};
+use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourcePath;
 
@@ -186,7 +187,7 @@ impl<'a> Broker<'a> {
     }
 
     fn list(&self, place: &SourcePath) -> io::Result<Vec<OsString>> {
-        if place.dir == 0 && companions::is_own_dir(self.request.relative, &place.path) {
+        if place.dir == 0 && part_names::is_own_dir(self.request.relative, &place.path) {
             self.files.list(place)
         } else {
             Err(refused())
@@ -201,7 +202,7 @@ impl<'a> Broker<'a> {
             companions,
             ..
         } = self.request;
-        let is_own = || place.dir == 0 && companions::may_be_read(relative, &place.path);
+        let is_own = || place.dir == 0 && part_names::may_be_read(relative, &place.path);
         let mut parts = place.path.components();
         let goes_down = parts.all(|part| matches!(part, Component::Normal(_)));
         let is_companion = || companions.is_some_and(|known| known.contains(place));

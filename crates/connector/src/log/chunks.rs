@@ -22,10 +22,21 @@ pub struct StoredChunk<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Log {
+/// Chunks of the logged datasets of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunks<'a> {
+    log: &'a Log,
+}
+
+impl<'a> Chunks<'a> {
+    #[inline]
+    pub(super) fn new(log: &'a Log) -> Self {
+        Chunks { log }
+    }
+
     /// `H5Dwrite_chunk`. Local.
-    pub fn write_chunk(&self, dataset: &Dataset, chunk: StoredChunk<'_>) -> Result<(), Fault> {
-        let mut state = self.state.lock();
+    pub fn write(self, dataset: &Dataset, chunk: StoredChunk<'_>) -> Result<(), Fault> {
+        let mut state = self.log.state.lock();
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, chunk.offset)?;
         if dataset.has_foreign_filters {
@@ -47,8 +58,8 @@ impl Log {
     }
 
     /// `H5Dread_chunk`: the stored bytes; its filter mask is 0. Local.
-    pub fn read_chunk(&self, dataset: &Dataset, offset: &[u64]) -> Result<Vec<u8>, Fault> {
-        let mut state = self.state.lock();
+    pub fn read(self, dataset: &Dataset, offset: &[u64]) -> Result<Vec<u8>, Fault> {
+        let mut state = self.log.state.lock();
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
         if !state.has_elements(dataset, &dims, offset, &shape)? {
@@ -58,8 +69,8 @@ impl Log {
     }
 
     /// Stored size of a chunk; 0 where it was not written. Local.
-    pub fn chunk_size(&self, dataset: &Dataset, offset: &[u64]) -> Result<u64, Fault> {
-        let mut state = self.state.lock();
+    pub fn size(self, dataset: &Dataset, offset: &[u64]) -> Result<u64, Fault> {
+        let mut state = self.log.state.lock();
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
         if !state.has_elements(dataset, &dims, offset, &shape)? {
@@ -73,7 +84,7 @@ impl Log {
     }
 
     /// The first element of the chunk that an element lies in. `None` if it lies outside. Local.
-    pub fn chunk_at(&self, dataset: &Dataset, place: &[u64]) -> Result<Option<Vec<u64>>, Fault> {
+    pub fn at(self, dataset: &Dataset, place: &[u64]) -> Result<Option<Vec<u64>>, Fault> {
         let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
         let first = |(at, side): (&u64, &u64)| at / side * side;
         let offset: Vec<u64> = place.iter().zip(shape).map(first).collect();
@@ -83,7 +94,7 @@ impl Log {
     }
 
     /// Where the elements of a dataset without chunks lie in the log file, in one piece. Local.
-    pub fn offset(&self, dataset: &Dataset) -> Result<Option<u64>, Fault> {
+    pub fn offset_of_all(self, dataset: &Dataset) -> Result<Option<u64>, Fault> {
         if dataset.chunk.is_some() || !dataset.is_written() {
             return Ok(None);
         }
@@ -93,13 +104,13 @@ impl Log {
             start: &start,
             count: &dims,
         };
-        let found = self.state.lock().place(dataset, &dims, region)?;
+        let found = self.log.state.lock().place(dataset, &dims, region)?;
         Ok(found.map(|found| found.offset))
     }
 
     /// Where a chunk of so many stored bytes lies in the log file, in one piece. Local.
-    pub fn chunk_offset(
-        &self,
+    pub fn offset(
+        self,
         dataset: &Dataset,
         offset: &[u64],
         size: u64,
@@ -115,15 +126,15 @@ impl Log {
             start: offset,
             count: &shape,
         };
-        let found = self.state.lock().place(dataset, &dims, region)?;
+        let found = self.log.state.lock().place(dataset, &dims, region)?;
         let is_chunk =
             |found: &Placed| found.len == size && found.is_filtered != dataset.filters.is_empty();
         Ok(found.filter(is_chunk).map(|found| found.offset))
     }
 
     /// The first elements of all chunks that were written, in row-major order. Local.
-    pub fn written_chunks(&self, dataset: &Dataset) -> Result<Vec<Vec<u64>>, Fault> {
-        let mut state = self.state.lock();
+    pub fn written(self, dataset: &Dataset) -> Result<Vec<Vec<u64>>, Fault> {
+        let mut state = self.log.state.lock();
         let dims = dataset.dims();
         let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
         let grid: Vec<u64> = dims

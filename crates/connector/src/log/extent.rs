@@ -1,10 +1,10 @@
 //! `H5Dset_extent`: records stay in the log when a dataset shrinks, so elements that come back are written over with the
 //! fill value.
 
+use super::State;
 use super::dataset::{Dataset, Extent};
 use super::shadow::Shadow;
 use super::transfer::Region;
-use super::{Log, State};
 use h5logfs_common::fault::Fault;
 use h5logfs_output::Selection;
 use h5logfs_output::automatic::Cause;
@@ -15,17 +15,8 @@ const AT_ONCE: u64 = 16 << 20;
 /// A box of elements: start and count.
 type Box = (Vec<u64>, Vec<u64>);
 
-impl Log {
-    /// Prepares the log for a new extent of a dataset, and returns what to take note of once the shadow has it. A refusal
-    /// leaves the dataset as it was. Collective.
-    pub fn prepare_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<Extent, Fault> {
-        let mut state = self.state.lock();
-        state.prepare_extent(&self.shadow, dataset, dims)
-    }
-}
-
 impl State {
-    fn prepare_extent(
+    pub(super) fn prepare_extent(
         &mut self,
         shadow: &Shadow,
         dataset: &Dataset,

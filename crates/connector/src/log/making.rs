@@ -30,11 +30,22 @@ pub struct NewDataset {
     wanted: Wanted,
 }
 
-impl Log {
+/// The datasets of a log: made in the shadow, or found there.
+#[derive(Debug, Clone, Copy)]
+pub struct Datasets<'a> {
+    log: &'a Log,
+}
+
+impl<'a> Datasets<'a> {
+    #[inline]
+    pub(super) fn new(log: &'a Log) -> Self {
+        Datasets { log }
+    }
+
     /// Prepares a dataset of this type, with this creation property list.
-    pub fn prepare(&self, datatype: Id, space: Id, dcpl: Id) -> Result<NewDataset, Fault> {
-        let library = &self.library;
-        let is_parallel = self.is_parallel();
+    pub fn prepare(self, datatype: Id, space: Id, dcpl: Id) -> Result<NewDataset, Fault> {
+        let library = &self.log.library;
+        let is_parallel = self.log.is_parallel();
         let (parts, changes) = library.nested(|f| {
             if !is_loggable_type(f, datatype) {
                 return Ok((None, Changes::default()));
@@ -46,9 +57,10 @@ impl Log {
             let Some((dims, max_dims)) = extent_of(f, space) else {
                 return Ok((None, Changes::default()));
             };
-            let file_type = self
-                .types
-                .like(library, f, datatype, &self.constants.predefined)?;
+            let file_type =
+                self.log
+                    .types
+                    .like(library, f, datatype, &self.log.constants.predefined)?;
             let changes = Changes::of(f, dcpl, creation.layout);
             let parts = Parts {
                 dims,
@@ -72,37 +84,40 @@ impl Log {
     }
 
     /// A dataset was made in the shadow.
-    pub fn made(&self, object: &Below, mut new: NewDataset) -> Result<Option<Arc<Dataset>>, Fault> {
+    pub fn made(self, object: &Below, mut new: NewDataset) -> Result<Option<Arc<Dataset>>, Fault> {
         let filtered = new.parts.as_mut();
         if let Some(parts) = filtered.filter(|parts| parts.storage.has_filters()) {
             // libhdf5 has told them more.
             parts.storage = storage_of(object, &parts.file_type)?;
         }
-        Ok(self.add_dataset(header_of(object)?, new.parts, new.wanted))
+        Ok(self
+            .log
+            .add_dataset(header_of(object)?, new.parts, new.wanted))
     }
 
     /// The logged dataset that an object is, where it is one.
-    pub fn find(&self, object: &Below) -> Result<Option<Arc<Dataset>>, Fault> {
+    pub fn find(self, object: &Below) -> Result<Option<Arc<Dataset>>, Fault> {
         let header = header_of(object)?;
-        if !self.has(header) {
+        if !self.log.has(header) {
             return Ok(None);
         }
-        match self.dataset(header) {
+        match self.log.dataset(header) {
             Some(dataset) => Ok(Some(dataset)),
             // One of an earlier job.
-            None => self.load(header, self.parts_of(object)?),
+            None => self.log.load(header, self.parts_of(object)?),
         }
     }
 
     /// What a dataset of the shadow is made of.
-    pub fn parts_of(&self, object: &Below) -> Result<Parts, Fault> {
-        let library = &self.library;
+    pub fn parts_of(self, object: &Below) -> Result<Parts, Fault> {
+        let library = &self.log.library;
         let datatype = ask(object, DatasetGet::TYPE)?;
         // SAFETY: the identifier is ours, and closed once.
         let file_type = library.nested(|f| unsafe {
             let like = self
+                .log
                 .types
-                .like(library, f, datatype, &self.constants.predefined);
+                .like(library, f, datatype, &self.log.constants.predefined);
             (f.H5Tclose)(datatype);
             like
         })?;

@@ -3,6 +3,9 @@
 //! Its objects are in the *shadow*, a native file in memory that all ranks keep alike. A write of elements becomes records
 //! in a buffer; a flush puts the buffers of all ranks, and what has changed in the shadow, into the log.
 //!
+//! [`Log`] itself is what a log is, its flush and its close; all of its own methods stand in this file. What a program does with
+//! its datasets are methods of structs over it, such as [`Log::transfers`].
+//!
 //! | module | contents |
 //! |---|---|
 //! | `shadow` | the shadow: made, opened again, its image |
@@ -68,11 +71,16 @@ use crate::library::Library;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::process::Process;
 
+use chunks::Chunks;
 use closed::{KeptShadow, Seen};
-use dataset::{Dataset, Parts, RecentTypes, Wanted};
+use dataset::{Dataset, Extent, Parts, RecentTypes, Wanted};
+use making::Datasets;
+use parts::Boxes;
+use questions::Questions;
 use reopening::CLOSED;
+pub use reopening::append;
 use shadow::Shadow;
-use transfer::Kept;
+use transfer::{Kept, Transfers};
 
 /// The variables that hold the types of numbers in C programs.
 const PREDEFINED: [&CStr; 14] = [
@@ -358,6 +366,46 @@ impl Log {
     pub fn close(&self, left: Left) -> Result<(), Fault> {
         let mut state = self.state.lock();
         state.close(&self.library, &self.shadow, self.opening, left)
+    }
+
+    /// Whether this is the first rank, while the log is open.
+    pub fn is_first_rank(&self) -> bool {
+        let state = self.state.lock();
+        let writer = state.writer.as_ref();
+        writer.is_some_and(|writer| writer.ranks().is_root())
+    }
+
+    /// Prepares the log for a new extent of a dataset, and returns what to take note of once the shadow has it. A refusal
+    /// leaves the dataset as it was. Collective.
+    pub fn prepare_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<Extent, Fault> {
+        let mut state = self.state.lock();
+        state.prepare_extent(&self.shadow, dataset, dims)
+    }
+
+    /// The datasets of the log: made in the shadow, or found there.
+    pub fn datasets(&self) -> Datasets<'_> {
+        Datasets::new(self)
+    }
+
+    /// Reads and writes of its logged datasets.
+    #[inline]
+    pub fn transfers(&self) -> Transfers<'_> {
+        Transfers::new(self)
+    }
+
+    /// Boxes of elements of its logged datasets, for copies.
+    pub fn boxes(&self) -> Boxes<'_> {
+        Boxes::new(self)
+    }
+
+    /// Chunks of its logged datasets.
+    pub fn chunks(&self) -> Chunks<'_> {
+        Chunks::new(self)
+    }
+
+    /// What a program asks of its logged datasets.
+    pub fn questions(&self) -> Questions<'_> {
+        Questions::new(self)
     }
 
     /// Whether [`Log::close`] was called, however it has ended.

@@ -7,33 +7,38 @@ use super::dataset::Dataset;
 use super::transfer::Region;
 use h5logfs_common::fault::Fault;
 
-impl Log {
-    /// Whether this is the first rank, while the log is open.
-    pub fn is_first_rank(&self) -> bool {
-        let state = self.state.lock();
-        let writer = state.writer.as_ref();
-        writer.is_some_and(|writer| writer.ranks().is_root())
+/// Boxes of elements of the logged datasets of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct Boxes<'a> {
+    log: &'a Log,
+}
+
+impl<'a> Boxes<'a> {
+    #[inline]
+    pub(super) fn new(log: &'a Log) -> Self {
+        Boxes { log }
     }
 
     /// A box of elements, of the type in the file.
-    pub fn elements(&self, dataset: &Dataset, region: Region<'_>) -> Result<Vec<u8>, Fault> {
+    pub fn read(self, dataset: &Dataset, region: Region<'_>) -> Result<Vec<u8>, Fault> {
         let dims = dataset.dims();
         let mut out = vec![0; dataset.bytes(region.count) as usize];
-        self.state
+        self.log
+            .state
             .lock()
             .read_box(dataset, &dims, region, &mut out)?;
         Ok(out)
     }
 
     /// Logs a box of elements, of the type in the file.
-    pub fn log_box(
-        &self,
+    pub fn log(
+        self,
         dataset: &Dataset,
         region: Region<'_>,
         elements: Vec<u8>,
     ) -> Result<(), Fault> {
         let dims = dataset.dims();
-        let mut state = self.state.lock();
+        let mut state = self.log.state.lock();
         let selection = if dims.is_empty() {
             Selection::All
         } else {

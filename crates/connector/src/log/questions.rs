@@ -21,10 +21,22 @@ use h5logfs_common::fault::Fault;
 const EARLY: c_int = 1;
 /// `HADDR_UNDEF`.
 const NO_ADDRESS: Address = Address::MAX;
-impl Log {
+
+/// Questions of a program about the logged datasets of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct Questions<'a> {
+    log: &'a Log,
+}
+
+impl<'a> Questions<'a> {
+    #[inline]
+    pub(super) fn new(log: &'a Log) -> Self {
+        Questions { log }
+    }
+
     /// `H5Dget_space`, `H5Dget_create_plist`, `H5Dget_storage_size`, `H5Dget_space_status` of a logged dataset.
-    pub fn dataset_get(
-        &self,
+    pub fn get(
+        self,
         below: &Below,
         dataset: &Dataset,
         args: &mut DatasetGet,
@@ -47,7 +59,7 @@ impl Log {
                     chunk_options,
                 } = dataset.wanted;
                 // SAFETY: the list is ours until it is given away below.
-                self.library.nested(|f| unsafe {
+                self.log.library.nested(|f| unsafe {
                     if let Some(allocation) = allocation {
                         (f.H5Pset_alloc_time)(list, allocation);
                     }
@@ -81,7 +93,7 @@ impl Log {
     }
 
     /// Bytes that a native file would give to the elements, before filters.
-    fn stored(&self, dataset: &Dataset) -> Result<u64, Fault> {
+    fn stored(self, dataset: &Dataset) -> Result<u64, Fault> {
         let Some(shape) = &dataset.chunk else {
             return Ok(dataset.bytes(&dataset.dims()));
         };
@@ -94,7 +106,7 @@ impl Log {
                 .product::<u64>();
             return Ok(chunks.saturating_mul(dataset.bytes(shape)));
         }
-        let chunks = self.written_chunks(dataset)?.len() as u64;
+        let chunks = self.log.chunks().written(dataset)?.len() as u64;
         Ok(chunks.saturating_mul(dataset.bytes(shape)))
     }
 
@@ -109,8 +121,8 @@ impl Log {
     /// # Safety
     ///
     /// The arguments are those of the operation, of a library whose number is `version`.
-    pub unsafe fn dataset_optional(
-        &self,
+    pub unsafe fn optional(
+        self,
         dataset: &Dataset,
         args: &Optional,
         is_version_2: bool,
@@ -126,11 +138,11 @@ impl Log {
                     mask,
                     bytes,
                 };
-                self.write_chunk(dataset, chunk)?;
+                self.log.chunks().write(dataset, chunk)?;
             }
             operation::CHUNK_READ => unsafe {
                 let asked = &mut *args.arguments.cast::<ChunkRead>();
-                let bytes = self.read_chunk(dataset, at(asked.offset))?;
+                let bytes = self.log.chunks().read(dataset, at(asked.offset))?;
                 asked.filters = 0;
                 let room = is_version_2
                     .then(|| {
@@ -151,7 +163,7 @@ impl Log {
             },
             operation::CHUNK_STORAGE_SIZE => unsafe {
                 let asked = &*args.arguments.cast::<ChunkStorageSize>();
-                *asked.size = match self.chunk_size(dataset, at(asked.offset))? {
+                *asked.size = match self.log.chunks().size(dataset, at(asked.offset))? {
                     0 if dataset.wanted.allocation == Some(EARLY) => Self::allocated_chunk(dataset),
                     0 => return Err("the chunk has no storage: nothing was written to it".into()),
                     size => size,
@@ -159,11 +171,11 @@ impl Log {
             },
             operation::NUM_CHUNKS => unsafe {
                 let asked = &*args.arguments.cast::<NumChunks>();
-                *asked.count = self.written_chunks(dataset)?.len() as u64;
+                *asked.count = self.log.chunks().written(dataset)?.len() as u64;
             },
             operation::CHUNK_INFO => unsafe {
                 let asked = &*args.arguments.cast::<ChunkInfo>();
-                let chunks = self.written_chunks(dataset)?;
+                let chunks = self.log.chunks().written(dataset)?;
                 let found = usize::try_from(asked.index)
                     .ok()
                     .and_then(|index| chunks.get(index));
@@ -171,16 +183,16 @@ impl Log {
                 if !asked.offset.is_null() {
                     ptr::copy_nonoverlapping(found.as_ptr(), asked.offset, rank);
                 }
-                let size = self.chunk_size(dataset, found)?;
+                let size = self.log.chunks().size(dataset, found)?;
                 let address = self.address(dataset, found, size, asked.address)?;
                 give_facts(asked.filters, asked.address, asked.size, (address, size));
             },
             operation::CHUNK_INFO_BY_COORD => unsafe {
                 let asked = &*args.arguments.cast::<ChunkInfoByCoord>();
-                let found = self.chunk_at(dataset, at(asked.offset))?;
+                let found = self.log.chunks().at(dataset, at(asked.offset))?;
                 let facts = match found {
                     Some(chunk) => {
-                        let size = self.chunk_size(dataset, &chunk)?;
+                        let size = self.log.chunks().size(dataset, &chunk)?;
                         (self.address(dataset, &chunk, size, asked.address)?, size)
                     }
                     None => (NO_ADDRESS, 0),
@@ -189,9 +201,9 @@ impl Log {
             },
             operation::CHUNK_ITER => unsafe {
                 let asked = &*args.arguments.cast::<ChunkIter>();
-                for chunk in self.written_chunks(dataset)? {
-                    let size = self.chunk_size(dataset, &chunk)?;
-                    let place = self.chunk_offset(dataset, &chunk, size)?;
+                for chunk in self.log.chunks().written(dataset)? {
+                    let size = self.log.chunks().size(dataset, &chunk)?;
+                    let place = self.log.chunks().offset(dataset, &chunk, size)?;
                     let address = place.unwrap_or(NO_ADDRESS);
                     let said = (asked.operation)(chunk.as_ptr(), 0, address, size, asked.data);
                     if said != 0 {
@@ -201,7 +213,11 @@ impl Log {
             },
             operation::OFFSET => unsafe {
                 let place = *args.arguments.cast::<*mut Address>();
-                *place = self.offset(dataset)?.unwrap_or(NO_ADDRESS);
+                *place = self
+                    .log
+                    .chunks()
+                    .offset_of_all(dataset)?
+                    .unwrap_or(NO_ADDRESS);
             },
             _ => return Ok(None),
         }
@@ -210,7 +226,7 @@ impl Log {
 
     /// The address of a chunk, if it is asked for.
     fn address(
-        &self,
+        self,
         dataset: &Dataset,
         offset: &[Size],
         size: Size,
@@ -219,7 +235,7 @@ impl Log {
         if place.is_null() {
             return Ok(NO_ADDRESS);
         }
-        let found = self.chunk_offset(dataset, offset, size)?;
+        let found = self.log.chunks().offset(dataset, offset, size)?;
         Ok(found.unwrap_or(NO_ADDRESS))
     }
 }

@@ -67,82 +67,80 @@ impl State {
     }
 }
 
-impl Log {
-    /// Opens the log at `path` again. Where libhdf5 refuses its objects, it has put the reason on its error stack. `kept`: a shadow
-    /// of it that all ranks have, or none. Collective.
-    pub fn append(
-        info: &Arc<Info>,
-        request: &Request<'_>,
-        path: &Path,
-        ranks: Ranks,
-        options: Options,
-        kept: Option<KeptShadow>,
-    ) -> Result<Self, Fault> {
-        let left = if options.takes_in {
-            take_in_unflushed(path, &ranks)?
-        } else {
-            None
-        };
-        let options = options.output;
-        let mut table = None;
-        // On the first rank: the image, where the others need none.
-        let mut image = None;
-        let kept_opening = kept.as_ref().map(|kept| kept.opening);
-        let found = Appendable::find(path, &ranks, &options, Ok(()), |log, recorded| {
-            let (mut objects, base, known) = base_of(path, log, recorded)?;
-            table = known;
-            let is_kept = objects.opening.is_some() && objects.opening == kept_opening;
-            if is_kept {
-                image = Some(std::mem::take(&mut objects.image));
-            }
-            objects.opening = Some(new_opening());
-            Ok((base, objects.to_bytes(is_kept)))
-        })?;
-        let made = Objects::from_bytes(found.told())
-            .ok_or_else(|| Fault::from("the first rank has told no objects"))
-            .and_then(|(objects, is_kept)| {
-                let kept = kept.filter(|_| is_kept);
-                let (shadow, constants, memory) = match kept {
-                    Some(kept) => (kept.shadow.open(), kept.constants, kept.memory),
-                    None => (
-                        Shadow::open(info, request, path, &objects.image)?,
-                        Arc::new(Constants::of(&info.library)),
-                        None,
-                    ),
-                };
-                let shadow = shadow.ok_or_else(|| refused(path))?;
-                Ok((objects, shadow, constants, memory))
-            });
-        // No rank waits for one that has failed.
-        let (ready, made) = match made {
-            Ok(made) => (Ok(()), Some(made)),
-            Err(reason) => (Err(reason), None),
-        };
-        let files = found.append(&ranks, &options, ready)?;
-        let (objects, shadow, constants, memory) = made.ok_or_else(|| refused(path))?;
-        let is_root = ranks.is_root();
-        let writer = LogWriter::with_memory(ranks, files, options, memory);
-        let mut log = Log::new(info.library, shadow, constants, path, writer);
-        log.opening = objects.opening;
-        let mut state = log.state.lock();
-        for (id, header) in objects.headers.iter().enumerate() {
-            state.datasets.push(None);
-            if let Some(header) = header {
-                state.headers.insert(*header, id as u32);
-            }
+/// Opens the log at `path` again. Where libhdf5 refuses its objects, it has put the reason on its error stack. `kept`: a shadow
+/// of it that all ranks have, or none. Collective.
+pub fn append(
+    info: &Arc<Info>,
+    request: &Request<'_>,
+    path: &Path,
+    ranks: Ranks,
+    options: Options,
+    kept: Option<KeptShadow>,
+) -> Result<Log, Fault> {
+    let left = if options.takes_in {
+        take_in_unflushed(path, &ranks)?
+    } else {
+        None
+    };
+    let options = options.output;
+    let mut table = None;
+    // On the first rank: the image, where the others need none.
+    let mut image = None;
+    let kept_opening = kept.as_ref().map(|kept| kept.opening);
+    let found = Appendable::find(path, &ranks, &options, Ok(()), |log, recorded| {
+        let (mut objects, base, known) = base_of(path, log, recorded)?;
+        table = known;
+        let is_kept = objects.opening.is_some() && objects.opening == kept_opening;
+        if is_kept {
+            image = Some(std::mem::take(&mut objects.image));
         }
-        state.reached = objects.reached;
-        state.base = objects.headers.len();
-        state.table = table;
-        if is_root {
-            state.image = image.unwrap_or(objects.image);
+        objects.opening = Some(new_opening());
+        Ok((base, objects.to_bytes(is_kept)))
+    })?;
+    let made = Objects::from_bytes(found.told())
+        .ok_or_else(|| Fault::from("the first rank has told no objects"))
+        .and_then(|(objects, is_kept)| {
+            let kept = kept.filter(|_| is_kept);
+            let (shadow, constants, memory) = match kept {
+                Some(kept) => (kept.shadow.open(), kept.constants, kept.memory),
+                None => (
+                    Shadow::open(info, request, path, &objects.image)?,
+                    Arc::new(Constants::of(&info.library)),
+                    None,
+                ),
+            };
+            let shadow = shadow.ok_or_else(|| refused(path))?;
+            Ok((objects, shadow, constants, memory))
+        });
+    // No rank waits for one that has failed.
+    let (ready, made) = match made {
+        Ok(made) => (Ok(()), Some(made)),
+        Err(reason) => (Err(reason), None),
+    };
+    let files = found.append(&ranks, &options, ready)?;
+    let (objects, shadow, constants, memory) = made.ok_or_else(|| refused(path))?;
+    let is_root = ranks.is_root();
+    let writer = LogWriter::with_memory(ranks, files, options, memory);
+    let mut log = Log::new(info.library, shadow, constants, path, writer);
+    log.opening = objects.opening;
+    let mut state = log.state.lock();
+    for (id, header) in objects.headers.iter().enumerate() {
+        state.datasets.push(None);
+        if let Some(header) = header {
+            state.headers.insert(*header, id as u32);
         }
-        drop(state);
-        if let Some(left) = left {
-            log.warn(&left);
-        }
-        Ok(log)
     }
+    state.reached = objects.reached;
+    state.base = objects.headers.len();
+    state.table = table;
+    if is_root {
+        state.image = image.unwrap_or(objects.image);
+    }
+    drop(state);
+    if let Some(left) = left {
+        log.warn(&left);
+    }
+    Ok(log)
 }
 
 /// A number for an opening: no other one of a log has it.

@@ -125,17 +125,24 @@ fn is_same_type(dataset: &Dataset, datatype: Id) -> bool {
     datatype > 0 && dataset.same_type.load(Ordering::Relaxed) == datatype
 }
 
-impl Log {
+/// Reads and writes of the logged datasets of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct Transfers<'a> {
+    log: &'a Log,
+}
+
+impl<'a> Transfers<'a> {
+    #[inline]
+    pub(super) fn new(log: &'a Log) -> Self {
+        Transfers { log }
+    }
+
     /// A call begins that writes: flushes where that is due, and says why that has failed. Returns what the call before has kept.
     /// Collective where the call is.
     #[inline]
-    pub fn begin_write(
-        &self,
-        call: Call,
-        is_changed: &AtomicBool,
-    ) -> (Box<Kept>, Result<(), Fault>) {
-        let mut state = self.state.lock();
-        let flushed = state.flush_if_due(&self.shadow, call, is_changed);
+    pub fn begin(self, call: Call, is_changed: &AtomicBool) -> (Box<Kept>, Result<(), Fault>) {
+        let mut state = self.log.state.lock();
+        let flushed = state.flush_if_due(&self.log.shadow, call, is_changed);
         (state.kept.take().unwrap_or_default(), flushed)
     }
 
@@ -143,16 +150,16 @@ impl Log {
     ///
     /// A conversion between types may run functions of the program, which may read, write and flush this log, and extend
     /// this dataset. So the elements are made without a lock. They are logged with the extent that the dataset had when
-    /// the call began. Returns whether the program is [to be warned](Log::warn_of_spill) when all of the call is done.
+    /// the call began. Returns whether the program is [to be warned](Transfers::warn_of_spill) when all of the call is done.
     pub fn write(
-        &self,
+        self,
         transfer: &Transfer<'_, *const c_void>,
         mut kept: Box<Kept>,
     ) -> Result<bool, Fault> {
         let Kept { extent, room } = &mut *kept;
         let dims = transfer.dataset.found_dims(extent);
         let written = self.elements_to_write(transfer, dims, room);
-        let mut state = self.state.lock();
+        let mut state = self.log.state.lock();
         let logged = match written {
             Ok(Some((blocks, elements))) => {
                 state.log_quietly(transfer.dataset, dims, blocks, elements)
@@ -165,15 +172,15 @@ impl Log {
     }
 
     /// Logs elements of several datasets, of one call: all selections are looked at before any element is logged, and all
-    /// elements are logged together. Local. A fault comes with the number of its transfer. See [`Log::write`].
+    /// elements are logged together. Local. A fault comes with the number of its transfer. See [`Transfers::write`].
     pub fn write_all(
-        &self,
+        self,
         transfers: &[Transfer<'_, *const c_void>],
         mut kept: Box<Kept>,
     ) -> Result<bool, (usize, Fault)> {
         /// Bytes of elements that the call has made copies of. With more of them they are logged in parts.
         const MOST_COPIED: usize = 64 << 20;
-        let f = self.library.functions();
+        let f = self.log.library.functions();
         let mut parts = Vec::with_capacity(transfers.len());
         for (at, transfer) in transfers.iter().enumerate() {
             let dims = transfer.dataset.dims();
@@ -204,17 +211,17 @@ impl Log {
             }
         }
         is_to_warn |= self.log_parts(transfers, &mut ready)?;
-        self.state.lock().kept = Some(kept);
+        self.log.state.lock().kept = Some(kept);
         Ok(is_to_warn)
     }
 
     /// Logs what is ready of a call, and empties the list.
     fn log_parts(
-        &self,
+        self,
         transfers: &[Transfer<'_, *const c_void>],
         ready: &mut Vec<Ready<'_>>,
     ) -> Result<bool, (usize, Fault)> {
-        let mut state = self.state.lock();
+        let mut state = self.log.state.lock();
         let mut is_to_warn = false;
         for part in ready.drain(..) {
             let dataset = transfers[part.at].dataset;
@@ -225,32 +232,32 @@ impl Log {
     }
 
     /// Warns a program that has never flushed, and whose elements go to the disk, once. Calls of libhdf5 may clear that.
-    pub fn warn_of_spill(&self) {
-        self.state.lock().warn_of_spill();
+    pub fn warn_of_spill(self) {
+        self.log.state.lock().warn_of_spill();
     }
 
     /// Reads elements of one dataset: those of this rank as it has written them, those of others likewise where they run on
-    /// this node, else as they were flushed. Local. Functions of the program may run, as in [`Log::write`].
-    pub fn read(&self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), Fault> {
-        let kept = self.state.lock().kept.take();
+    /// this node, else as they were flushed. Local. Functions of the program may run, as in [`Transfers::write`].
+    pub fn read(self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), Fault> {
+        let kept = self.log.state.lock().kept.take();
         let mut kept = kept.unwrap_or_default();
         let read = self.read_with(transfer, &mut kept.room);
-        self.state.lock().kept = Some(kept);
+        self.log.state.lock().kept = Some(kept);
         read
     }
 
     /// What a write logs. `None` if nothing is selected.
     #[inline]
-    fn elements_to_write<'a, 'r>(
-        &self,
-        transfer: &Transfer<'a, *const c_void>,
+    fn elements_to_write<'t, 'r>(
+        self,
+        transfer: &Transfer<'t, *const c_void>,
         dims: &[u64],
         room: &'r mut Room,
-    ) -> Result<Option<Filled<'r, 'a>>, Fault> {
-        let f = self.library.functions();
+    ) -> Result<Option<Filled<'r, 't>>, Fault> {
+        let f = self.log.library.functions();
         let (blocks, memory) = select(f, transfer, dims, transfer.buf, room)?;
         if let Some(memory) = &memory
-            && self.is_default_transfer(transfer.dxpl)
+            && self.log.is_default_transfer(transfer.dxpl)
             && is_same_type(transfer.dataset, memory.datatype)
             // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
             && let Some(elements) = unsafe { memory.as_they_lie() }
@@ -262,14 +269,14 @@ impl Log {
     }
 
     /// The same for what is selected: `blocks` of the dataset, and a place in memory.
-    fn elements_of<'a>(
-        &self,
-        transfer: &Transfer<'a, *const c_void>,
+    fn elements_of<'t>(
+        self,
+        transfer: &Transfer<'t, *const c_void>,
         dims: &[u64],
         memory: Option<Memory>,
         blocks: &Blocks,
-    ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
-        let library = &self.library;
+    ) -> Result<Option<Cow<'t, [u8]>>, Fault> {
+        let library = &self.log.library;
         let dataset = transfer.dataset;
         let Some(memory) = memory else {
             self.check_conversion(dataset, transfer.memory_type, transfer.dxpl)?;
@@ -299,44 +306,49 @@ impl Log {
     }
 
     /// Whether an expression changes elements on their way.
-    fn has_expression(&self, dxpl: Id) -> bool {
-        if self.is_default_transfer(dxpl) {
+    fn has_expression(self, dxpl: Id) -> bool {
+        if self.log.is_default_transfer(dxpl) {
             return false;
         }
         // SAFETY: it is a list of this library; nothing is written. Without an expression this is an error.
         let length = self
+            .log
             .library
             .nested(|f| unsafe { (f.H5Pget_data_transform)(dxpl, ptr::null_mut(), 0) });
         length > 0
     }
 
     /// Fails where no element in memory could become one in the file, although none is selected: libhdf5 refuses that, too.
-    fn check_conversion(&self, dataset: &Dataset, datatype: Id, dxpl: Id) -> Result<(), Fault> {
+    fn check_conversion(self, dataset: &Dataset, datatype: Id, dxpl: Id) -> Result<(), Fault> {
         if self.is_type_of_file(dataset, datatype) {
             return Ok(());
         }
         let conversion = Conversion {
             from: datatype,
             to: dataset.file_type.id,
-            from_size: type_size(self.library.functions(), datatype)?,
+            from_size: type_size(self.log.library.functions(), datatype)?,
             to_size: dataset.element,
             dxpl,
         };
         // libhdf5 wants a background for members, although nothing is put on it.
         let mut background = vec![0; dataset.element];
-        let converted =
-            conversion.apply(&self.library, Cow::Borrowed(&[]), 0, Some(&mut background));
+        let converted = conversion.apply(
+            &self.log.library,
+            Cow::Borrowed(&[]),
+            0,
+            Some(&mut background),
+        );
         converted.map(drop)
     }
 
     /// Whether elements in memory are as in the file.
-    fn is_type_of_file(&self, dataset: &Dataset, datatype: Id) -> bool {
+    fn is_type_of_file(self, dataset: &Dataset, datatype: Id) -> bool {
         if is_same_type(dataset, datatype) {
             return true;
         }
-        let is_same = are_equal(self.library.functions(), datatype, dataset.file_type.id);
+        let is_same = are_equal(self.log.library.functions(), datatype, dataset.file_type.id);
         // A program may change a type of its own, under the same identifier.
-        if is_same && self.constants.predefined.contains(&datatype) {
+        if is_same && self.log.constants.predefined.contains(&datatype) {
             dataset.same_type.store(datatype, Ordering::Relaxed);
         }
         is_same
@@ -344,7 +356,7 @@ impl Log {
 
     /// What a conversion to the type in the file leaves as it is: members that the program does not write.
     fn background_of_write(
-        &self,
+        self,
         dataset: &Dataset,
         dims: &[u64],
         memory: Memory,
@@ -353,18 +365,14 @@ impl Log {
         if !dataset.has_members {
             return Ok(None);
         }
-        if has_all_members(&self.library, memory.datatype, dataset.file_type.id) {
+        if has_all_members(&self.log.library, memory.datatype, dataset.file_type.id) {
             return Ok(Some(vec![0; memory.count * dataset.element]));
         }
         self.read_selected(dataset, dims, blocks).map(Some)
     }
 
-    fn read_with(
-        &self,
-        transfer: &Transfer<'_, *mut c_void>,
-        room: &mut Room,
-    ) -> Result<(), Fault> {
-        let library = &self.library;
+    fn read_with(self, transfer: &Transfer<'_, *mut c_void>, room: &mut Room) -> Result<(), Fault> {
+        let library = &self.log.library;
         let dataset = transfer.dataset;
         let dims = dataset.dims();
         let (blocks, memory) = select(library.functions(), transfer, &dims, transfer.buf, room)?;
@@ -380,7 +388,7 @@ impl Log {
             let bytes = memory.count * memory.size;
             // SAFETY: the program says that its buffer has room for what it selects, and uses it for nothing else.
             let out = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
-            let mut state = self.state.lock();
+            let mut state = self.log.state.lock();
             return state.read_blocks(dataset, &dims, blocks, out);
         }
         let elements = self.read_selected(dataset, &dims, blocks)?;
@@ -415,7 +423,7 @@ impl Log {
 
     /// The elements of some blocks, of the type in the file.
     fn read_selected(
-        &self,
+        self,
         dataset: &Dataset,
         dims: &[u64],
         blocks: &Blocks,
@@ -424,7 +432,7 @@ impl Log {
         let bytes = bytes.and_then(|n| n.checked_mul(dataset.element));
         let bytes = bytes.ok_or("more elements than memory can hold")?;
         let mut out = vec![0; bytes];
-        let mut state = self.state.lock();
+        let mut state = self.log.state.lock();
         state.read_blocks(dataset, dims, blocks, &mut out)?;
         Ok(out)
     }

@@ -9,7 +9,7 @@ use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_host::types::{Id, access};
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::scan::companions;
+use h5logfs_log::recognition;
 use h5logfs_log::source_dir::{SourceDir, canonical, resolved};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
@@ -23,7 +23,7 @@ use crate::below::list::PropertyList;
 use crate::below::request::Request;
 use crate::log::closed::{self, KeptShadow, Seen};
 use crate::log::shadow::{Shadow, refused};
-use crate::log::{Constants, Log};
+use crate::log::{self, Constants, Log};
 use crate::options;
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
@@ -103,7 +103,7 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
             let ranks = ranks.unwrap_or_else(Ranks::one);
             let access = kept.as_ref().map(|kept| Arc::clone(&kept.access));
             let kept = kept.map(|kept| *kept);
-            let log = Log::append(info, request, &path, ranks, options, kept)?;
+            let log = log::append(info, request, &path, ranks, options, kept)?;
             opened(info, request, log, access).map(Some)
         }
     }
@@ -275,7 +275,7 @@ fn is_ours(path: &Path) -> bool {
         let (dir, name) = SourceDir::of_real_file(path)?;
         let source = SourceFile::open(&dir, &name)?;
         let files = LogFiles::of(&dir, &name, &source);
-        Ok(source.file_id()?.is_some() && companions::may_be_log(&files, &source)?)
+        Ok(source.file_id()?.is_some() && recognition::may_be_log(&files, &source)?)
     };
     is_ours().unwrap_or(false)
 }

@@ -26,7 +26,7 @@ impl Session {
         dcpl: Id,
     ) -> Result<Option<NewDataset>, Fault> {
         let log = self.log();
-        log.map(|log| log.prepare(datatype, space, dcpl))
+        log.map(|log| log.datasets().prepare(datatype, space, dcpl))
             .transpose()
     }
 
@@ -36,12 +36,14 @@ impl Session {
         below: &Below,
         new: NewDataset,
     ) -> Result<Option<Arc<Dataset>>, Fault> {
-        self.log().map_or(Ok(None), |log| log.made(below, new))
+        self.log()
+            .map_or(Ok(None), |log| log.datasets().made(below, new))
     }
 
     /// The logged dataset that an object is. `None` for one whose elements are in the native file.
     pub fn dataset(&self, below: &Below) -> Result<Option<Arc<Dataset>>, Fault> {
-        self.log().map_or(Ok(None), |log| log.find(below))
+        self.log()
+            .map_or(Ok(None), |log| log.datasets().find(below))
     }
 
     /// Logged datasets are read: all that one call names.
@@ -56,7 +58,8 @@ impl Session {
             self.flush_for(Cause::Automatic)?;
         }
         for transfer in transfers {
-            log.read(transfer)
+            log.transfers()
+                .read(transfer)
                 .map_err(|e| self.about(transfer.below, e))?;
         }
         Ok(SUCCESS)
@@ -78,14 +81,14 @@ impl Session {
         } else {
             Call::Own
         };
-        let (kept, flushed) = log.begin_write(call, &self.is_changed);
+        let (kept, flushed) = log.transfers().begin(call, &self.is_changed);
         self.warn_of_flush(log, flushed);
         let written = match transfers {
-            [one] => log.write(one, kept).map_err(|e| (0, e)),
-            all => log.write_all(all, kept),
+            [one] => log.transfers().write(one, kept).map_err(|e| (0, e)),
+            all => log.transfers().write_all(all, kept),
         };
         if written.map_err(|(at, e)| self.about(transfers[at].below, e))? {
-            log.warn_of_spill();
+            log.transfers().warn_of_spill();
         }
         Ok(SUCCESS)
     }
@@ -116,7 +119,7 @@ impl Session {
         dataset: &Dataset,
         args: &mut DatasetGet,
     ) -> Result<Option<Status>, Fault> {
-        self.records()?.dataset_get(below, dataset, args)
+        self.records()?.questions().get(below, dataset, args)
     }
 
     /// `H5Dset_extent`, `H5Drefresh` of a logged dataset. `H5Dflush` is [`Session::flush`].
@@ -164,8 +167,10 @@ impl Session {
             self.begin_call(Call::Own);
         }
         // SAFETY: the library gives the arguments of an operation.
-        let answered =
-            unsafe { log.dataset_optional(dataset, args, is_version_2(below.library())) };
+        let answered = unsafe {
+            log.questions()
+                .optional(dataset, args, is_version_2(below.library()))
+        };
         answered.map_err(|e| self.about(below, e))
     }
 }

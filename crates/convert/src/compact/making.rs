@@ -173,11 +173,11 @@ impl Source {
     fn filtered(&self, task: &Task, number: usize, chunk: u64, spare: &Spare) -> Result<Filtered> {
         let (id, pipeline) = (ChunkId::new(number, chunk), &self.dataset(number).filters);
         if !pipeline.is_empty()
-            && let Some(bytes) = self.view.stored_chunk(task, id, pipeline)?
+            && let Some(bytes) = self.view.references().stored_chunk(task, id, pipeline)?
         {
             return Ok(Filtered { bytes, mask: 0 });
         }
-        let raw = self.view.raw_chunk_in(task, id, || spare.take())?;
+        let raw = self.view.chunks().raw_in(task, id, || spare.take())?;
         // The raw chunk's memory is accounted until it is dropped; the number of parts bounds that of the result.
         let (raw, _reservation) = raw.into_parts();
         filter(raw, pipeline).map_err(|e| self.about(number, e))
@@ -192,7 +192,7 @@ impl Source {
         left_out: &mut Vec<LeftOut>,
     ) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len as usize];
-        match self.view.read_extent(number, offset, &mut bytes) {
+        match self.view.regions().read_extent(number, offset, &mut bytes) {
             Ok(()) => {}
             Err(e @ LogError::BadData { .. }) if self.skips_damaged => {
                 LeftOut::of(number, e)?.add_to(left_out);

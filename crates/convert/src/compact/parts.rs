@@ -135,15 +135,15 @@ impl<'a> Parts<'a> {
         if let Content::Unreadable(reason) = &self.source.dataset(number).content {
             return Err(all_of_it(reason.as_str().into()));
         }
-        let index = match view.index(number) {
+        let index = match view.indexes().of(number) {
             // Damage in the log's tables.
             Err(Error::BadFile { reason, .. }) => return Err(all_of_it(reason.into())),
             found => found?,
         };
         index.check().map_err(all_of_it)?;
-        if self.source.metadata.is_whole[number] && !view.is_sparse(number) {
+        if self.source.metadata.is_whole[number] && !view.holes().is_sparse(number) {
             return Ok(Box::new(0..view.grid(number).len()));
         }
-        Ok(Box::new(view.touched(number, 0)?))
+        Ok(Box::new(view.holes().touched(number, 0)?))
     }
 }

@@ -63,7 +63,7 @@ pub fn write(
     }
     let ended = || -> Result<()> {
         file.sync_data()?;
-        Ok(source.view.check_sources()?)
+        Ok(source.view.references().check_sources()?)
     };
     ranks.all(ended())?;
     let is_root = ranks.is_root();

@@ -61,7 +61,7 @@ pub fn write(
     if let Outcome::Failed(error) = state.outcome {
         return Err(error);
     }
-    source.view.check_sources()?;
+    source.view.references().check_sources()?;
     state.sequence.finish(state.parts, file)
 }
 

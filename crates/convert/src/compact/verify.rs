@@ -297,7 +297,12 @@ impl Check<'_> {
             }
             (What::Piece { offset, len }, Place::Piece(Some(address))) => {
                 let mut expected = vec![0; *len as usize];
-                match self.source.view.read_extent(number, *offset, &mut expected) {
+                match self
+                    .source
+                    .view
+                    .regions()
+                    .read_extent(number, *offset, &mut expected)
+                {
                     Ok(()) => {
                         let mut found = vec![0; *len as usize];
                         self.written.read(address + offset, &mut found)?;
@@ -324,7 +329,8 @@ impl Check<'_> {
         let expected = match self
             .source
             .view
-            .raw_chunk(&task, ChunkId::new(number, chunk))
+            .chunks()
+            .raw(&task, ChunkId::new(number, chunk))
         {
             Ok(expected) => expected,
             Err(e) if self.source.skips_damaged && stored.is_none() => {
@@ -383,7 +389,7 @@ impl Check<'_> {
         if let Some(error) = self.failed.into_inner() {
             return Err(error);
         }
-        self.source.view.check_sources()?;
+        self.source.view.references().check_sources()?;
         let stored = self.places.iter().map(|place| match place {
             Place::Chunks(chunks) => chunks.len() as u64,
             Place::Piece(_) => 0,

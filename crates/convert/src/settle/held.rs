@@ -14,7 +14,7 @@ use h5logfs_log::image::{Image, SUPERBLOCK};
 use h5logfs_log::journal::{self, Beside, JobState};
 use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::scan::companions::log_of;
+use h5logfs_log::part_names::log_of;
 use h5logfs_log::settled::record::{Mark, Superblock};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};

@@ -126,7 +126,7 @@ impl Log {
 
     /// Plans the chunks. `view` is that of the snapshot without its image.
     fn plan(&self, view: &View) -> Result<Plan> {
-        if let Some(fault) = view.diagnostics()?.first() {
+        if let Some(fault) = view.indexes().diagnostics()?.first() {
             return Err(self.held.refused(format!("{fault}. {DAMAGED}")));
         }
         Plan::new(view)
@@ -221,7 +221,7 @@ impl Log {
         };
         out.put(&record.to_bytes())?;
         out.flush()?;
-        view.check_sources()?;
+        view.references().check_sources()?;
         if held.identity()?.size != end {
             return Err(held.refused("another program has written to it"));
         }
@@ -297,8 +297,11 @@ fn append_chunks(
 fn make(view: &View, number: usize, chunks: &[u64], threads: usize) -> Result<Vec<Vec<u8>>> {
     let work = |first: usize| {
         let own = chunks.iter().skip(first).step_by(threads);
-        own.map(|chunk| view.compressed_chunk(ChunkId::new(number, *chunk)))
-            .collect::<Result<Vec<_>>>()
+        own.map(|chunk| {
+            view.references()
+                .compressed_chunk(ChunkId::new(number, *chunk))
+        })
+        .collect::<Result<Vec<_>>>()
     };
     let shares = parallel::share(threads.min(chunks.len()).max(1), work);
     let mut shares = shares

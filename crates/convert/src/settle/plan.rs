@@ -92,7 +92,7 @@ impl Plan {
         for (number, dataset) in datasets.iter_mut().enumerate() {
             count_up(view, number, dataset)?;
         }
-        view.check_sources()?;
+        view.references().check_sources()?;
         Ok(Plan {
             datasets,
             _reservation: reservation,
@@ -128,7 +128,7 @@ fn chunks(
     let dataset = &view.snapshot().datasets[number];
     let raw = chunk_bytes(view, number);
     let mut chunks = Vec::new();
-    for placed in view.references(number)? {
+    for placed in view.references().of(number)? {
         let (chunk, reference) = placed?;
         let place = reference.and_then(|found| usable(view, number, chunk, found));
         if let Some(range) = &place {

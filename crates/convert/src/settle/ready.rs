@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::held::{Held, Intent};
 use super::{Log, Plan, Settled, is_settled};
+use h5logfs_catalog::lookup::scan_file;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::image::Added;
-use h5logfs_log::scan::{Scanner, Settings, scan_file};
+use h5logfs_log::scan::{Scanner, Settings};
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{DatasetSource, METADATA, MOST_STRIPS, STRIP, Tables, is_index, strip_of};
+use crate::layout::{DatasetRecords, Layout};
+use crate::model::Logged;
 use crate::source_dir::SourceDir;
 use crate::source_file::SourceFile;
-use crate::{DatasetRecords, Layout, Logged};
 use h5logfs_common::task::Task;
 
 /// A directory with the datasets under test.

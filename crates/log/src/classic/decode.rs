@@ -5,11 +5,12 @@ use super::entry::{ByteOrder, Entry, EntrySelection, NO_FILTER, ZLIB};
 use super::table::EntryTable;
 use super::{DATA_LOG, METADATA_LOG};
 use crate::deflate::largest_inflated;
+use crate::layout::DatasetRecords;
+use crate::model::Logged;
 use crate::model::{Encoding, Selection, Selections, StoredBytes};
 use crate::records::RecordList;
 use crate::source_file::SourceFile;
 use crate::window::Window;
-use crate::{DatasetRecords, Logged};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
@@ -216,9 +217,9 @@ fn product(counts: &[u64]) -> Result<u64, Fault> {
 mod tests {
     use super::super::{Anchor, Tables};
     use super::*;
+    use crate::layout::{Layout, RecordTable};
     use crate::model::Record;
     use crate::source_dir::SourceDir;
-    use crate::{Layout, RecordTable};
     use h5logfs_common::diagnostic::Severity;
 
     /// A field of an entry, in either byte order.

@@ -38,7 +38,8 @@ use super::origins::Origins;
 use super::source_file::SourceFile;
 use super::tiling::Tilings;
 use super::window::{Piece, TableBytes};
-use super::{DatasetRecords, Layout, Logged, RecordTable};
+use crate::layout::{DatasetRecords, Layout, RecordTable};
+use crate::model::Logged;
 use decode::Decoder;
 pub use entries::table_head;
 pub use growing::GrowingTable;
@@ -252,11 +253,11 @@ impl Layout for Tables {
         &self,
         task: &Task,
         sources: &[SourceFile],
-    ) -> Result<Option<Reserved<super::Tables>>, Fault> {
+    ) -> Result<Option<Reserved<Box<dyn Layout>>>, Fault> {
         let found = self.in_extents(task, sources)?;
         Ok(found.map(|found| {
             let (tables, reservation) = found.into_parts();
-            Reserved::new(super::Tables::LogVol(tables), reservation)
+            Reserved::new(Box::new(tables) as Box<dyn Layout>, reservation)
         }))
     }
 

@@ -4,8 +4,8 @@
 
 use super::entries::{Entry, i64_at};
 use super::{MERGED, Tables};
-use crate::Logged;
 use crate::boxes::check_end;
+use crate::model::Logged;
 use crate::model::{Encoding, StoredBytes};
 use crate::records::RecordList;
 use h5logfs_common::fault::Fault;
@@ -138,7 +138,7 @@ pub(super) fn order(source: u16, flush: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Layout;
+    use crate::layout::Layout;
     use crate::logvol::LogDataset;
     use crate::logvol::entries::table_head;
     use crate::logvol::flags::{HEADER, REF};

@@ -5,8 +5,8 @@ use std::ops::Deref;
 
 use super::entries::{EntryHeader, i32_at, i64_at, selection_size};
 use super::flags::{DEFL, ENC, MUL};
-use crate::Logged;
 use crate::deflate::{inflate, largest_inflated};
+use crate::model::Logged;
 use crate::model::Selection;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};

@@ -11,7 +11,7 @@ use super::Tables;
 use super::entries::{Entry, EntryHeader, Visitor, Walk, i32_at, selection_size, walk_part};
 use super::flags::{DEFL, ENC, MUL, REC, REF};
 use super::own_blocks::OwnBlocks;
-use crate::Logged;
+use crate::model::Logged;
 use crate::records::RecordList;
 use crate::source_file::SourceFile;
 use crate::window::Window;

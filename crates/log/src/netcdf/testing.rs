@@ -6,11 +6,12 @@ use std::path::Path;
 use super::{Log, Tables, Variable};
 use crate::arrangement::Arrangement;
 use crate::boxes::Bounds;
+use crate::layout::{Layout, RecordTable};
+use crate::model::Logged;
 use crate::model::{Encoding, Record, Selections};
 use crate::numbers::NumberType;
 use crate::source_dir::SourceDir;
 use crate::source_file::SourceFile;
-use crate::{Layout, Logged, RecordTable};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::task::Task;
 

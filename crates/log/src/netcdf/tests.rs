@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::testing::{LogBytes, ShownVariable, rewritten, shown, variable, with_logs};
 use super::{Tables, Variable, summarize};
+use crate::layout::Layout;
+use crate::model::Logged;
 use crate::numbers::NumberType;
-use crate::{Layout, Logged};
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::task::Task;
 

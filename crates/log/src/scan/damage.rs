@@ -3,7 +3,7 @@
 //! Reads find out all of it, but only when they come to it. The place of the chunks is decided before.
 
 use super::shape::Chooser;
-use crate::Logged;
+use crate::model::Logged;
 use crate::model::Selections;
 use crate::snapshot::{Content, Dataset};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};

@@ -2,38 +2,29 @@
 //! libhdf5, in the same process or in a confined one.
 //!
 //! * [`damage`] tells whether elements cannot be read, where that costs little.
-//! * [`companions`] knows which files make a log of another one.
-//! * [`overwrite`] keeps files of logs from being written over.
 //! * [`incomplete`] is the attribute that tells readers what is missing.
-//! * [`unscanned`] makes the snapshots of files that need no scan.
 //! * [`settings`] holds the options that decide the outcome of a scan.
 //! * [`choice`]: which objects of a log a copy has.
 //! * [`shape`] chooses chunk shapes where the log records none.
 //! * [`protocol`] is the form of messages between a client and a server in another process.
 
 pub mod choice;
-pub mod companions;
 pub mod damage;
 pub mod incomplete;
-mod listings;
-pub mod overwrite;
 pub mod protocol;
 pub mod settings;
 pub mod shape;
-pub mod unscanned;
 
 use std::fmt;
 use std::path::Path;
 
 pub use choice::Choice;
-pub use listings::Listings;
 pub use settings::{LAYOUT_OPTIONS, LayoutOption, SUBFILE_VARIABLES, Settings};
 pub use shape::Chunking;
 
 use crate::journal::sealed::KnownFlush;
 use crate::snapshot::Snapshot;
 use crate::source_dir::{SourceDir, SourcePath};
-use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
@@ -45,7 +36,7 @@ pub struct ScanRequest<'a> {
     pub dir: &'a SourceDir,
     /// The log file, below the directory.
     pub relative: &'a Path,
-    /// The files whose presence makes a log of it, as far as they belong to it: [`companions::Companions::own`];
+    /// The files whose presence makes a log of it, as far as they belong to it (the look-up of the catalog finds them);
     /// `None` for a file that needs none.
     pub companions: Option<&'a [SourcePath]>,
     /// The user's options.
@@ -101,29 +92,4 @@ impl Drop for ListingScans<'_> {
     fn drop(&mut self) {
         self.0.end_listing();
     }
-}
-
-/// Looks for the companion files of one file, and scans it.
-pub fn scan_file(
-    task: &Task,
-    scanner: &dyn Scanner,
-    dir: &SourceDir,
-    relative: &Path,
-    settings: &Settings,
-) -> Result<Reserved<Snapshot>> {
-    let source = SourceFile::open(dir, relative)?;
-    let listings = Listings::default();
-    let look = companions::look(dir, relative, &source, settings, &listings)?;
-    let request = ScanRequest {
-        dir,
-        relative,
-        companions: look.companions.as_ref().map(|found| &*found.own),
-        settings,
-        known: None,
-    };
-    let scanned = match look.unscanned {
-        Some(kind) => unscanned::snapshot(task, request, &source, kind),
-        None => scanner.scan(task, request),
-    };
-    look.complete(scanned)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Layout;
+use crate::layout::Layout;
 use crate::source_file::SourceFile;
 use crate::tiling::{MOST_BYTES, SMALLEST_TILE, Tilings};
 

@@ -7,9 +7,9 @@
 use std::ops::{ControlFlow, Range};
 
 use super::driver_info::Superblock;
-use crate::find_signature;
 use crate::image::object_header::{self, Mode, kind};
 use crate::image::{Fields, Hdf5, HeaderBytes, Window, read_vec};
+use crate::signature::find_signature;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;

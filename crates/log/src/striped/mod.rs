@@ -17,14 +17,15 @@ pub mod subfiles;
 
 use serde::{Deserialize, Serialize};
 
-use crate::find_signature;
 use crate::flat::Flat;
 use crate::image::{Hdf5, Window};
+use crate::layout::{DatasetRecords, Layout, RecordTable};
+use crate::model::Logged;
 use crate::model::Selections;
+use crate::signature::find_signature;
 use crate::source_dir::SourcePath;
 use crate::source_file::SourceFile;
 use crate::tiling::Tilings;
-use crate::{DatasetRecords, Layout, Logged, RecordTable};
 use driver_info::{Driver, Superblock};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::Result;

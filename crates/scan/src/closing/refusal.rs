@@ -8,7 +8,7 @@ use h5logfs_log::journal::{self, Recorded, job_of};
 use h5logfs_log::log_dir;
 use h5logfs_log::log_files::{LogFiles, foreign};
 use h5logfs_log::logvol::remains::Remains;
-use h5logfs_log::scan::companions::log_of;
+use h5logfs_log::part_names::log_of;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::walk;

@@ -15,11 +15,11 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::Tables;
 use h5logfs_log::arrangement::Arrangement;
-use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::log_files::{LogFiles, foreign};
 use h5logfs_log::netcdf::{self, header::Header};
-use h5logfs_log::scan::companions::companions;
+use h5logfs_log::part_names::{companions_of, named_after};
 use h5logfs_log::scan::shape::Chooser;
-use h5logfs_log::scan::{Listings, ScanRequest, damage, incomplete};
+use h5logfs_log::scan::{ScanRequest, damage, incomplete};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
@@ -34,7 +34,7 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
         None if request.dir.is_remote() => return Err(Error::Changed { path }),
         None => {
             let files = LogFiles::of(request.dir, request.relative, &file);
-            Cow::Owned(companions(&files, &Listings::default())?.0.own)
+            Cow::Owned(companions(&files)?)
         }
     };
     let found = logs::find(request, &file, &companions)?;
@@ -57,6 +57,23 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
     let moment = request.settings.moment.check_closed(None);
     moment.map_err(|reason| no_moment(&path, reason))?;
     present(request, file, &header, found)
+}
+
+/// The companion files of a file that belong to it, for a request that does not name them.
+fn companions(files: &LogFiles<'_>) -> Result<Vec<SourcePath>> {
+    let named = companions_of(files.dir(), files.log(), |dir, _, directory, name| {
+        let mut found = dir.list(directory);
+        if let Ok(found) = &mut found {
+            found.retain(|file| named_after(file) == Some(name));
+            found.sort();
+        }
+        found.map_err(|e| Error::io(dir.full_path(directory), e))
+    })?;
+    let is_own = |place: &SourcePath| {
+        let checked = files.check(place);
+        !checked.is_err_and(|e| foreign(&e).is_some())
+    };
+    Ok(named.into_iter().filter(is_own).collect())
 }
 
 /// Makes the snapshot of `file`, which has this header.

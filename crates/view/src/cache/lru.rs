@@ -440,7 +440,7 @@ mod model {
             task.retry(|| self.indexes.get_or_make(task, &0, || made(task, INDEX)))
         }
 
-        /// As `View::make` does it.
+        /// As `Chunks::make` does it.
         fn read(&self, task: &Task) -> Result<Value, Shortage> {
             task.retry(|| {
                 let _index = self.index(task)?;

@@ -416,8 +416,11 @@ impl Budget {
         }
     }
 
-    pub(super) fn remember_too_long(&self, part: Part) {
-        self.too_long.insert(part, Instant::now());
+    /// Call this after `part` was made, or not: remembers it if `task` had no time left.
+    pub(super) fn remember_if_too_long(&self, task: &Task, part: Part) {
+        if task.stopped() == Some(Stop::Deadline) {
+            self.too_long.insert(part, Instant::now());
+        }
     }
 
     /// Chunks that readers were given and that are not kept here.

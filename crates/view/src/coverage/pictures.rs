@@ -7,9 +7,13 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::super::{Grid, View};
-use super::{CoverageMap, Wanted};
+use super::{BOX_ELEMENTS, BUDGET, BUDGET_OF_PART, CoverageMap, Limits, Wanted, picture};
+use crate::index::doubt;
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::Result;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
 use h5logfs_log::DatasetRecords;
 use h5logfs_log::model::Selection;
 use h5logfs_log::origins::Origins;
@@ -33,8 +37,8 @@ pub struct Pictures<'a> {
 pub(super) type Key = [u64; 2];
 
 impl<'a> Pictures<'a> {
-    /// `origins`: those of the log, see [`View::origins`].
-    pub fn new(view: &'a View, origins: &'a Origins) -> Self {
+    /// `origins`: those of the log, see [`Indexes::origins`](crate::Indexes::origins).
+    pub(crate) fn new(view: &'a View, origins: &'a Origins) -> Self {
         Pictures {
             view,
             origins,
@@ -49,7 +53,7 @@ impl<'a> Pictures<'a> {
     /// read is possible.
     pub fn of(&mut self, number: usize, wanted: &Wanted) -> Result<CoverageMap> {
         let task = self.view.task(None);
-        let found = self.view.records_for(&task, number)?;
+        let found = self.view.indexes().records_for(&task, number)?;
         let key = key(
             &self.hashers,
             &found,
@@ -63,12 +67,45 @@ impl<'a> Pictures<'a> {
         if key.is_some() {
             self.keep(&found);
         }
-        let map = self
-            .view
-            .picture(&task, number, found, self.origins, wanted)?;
+        let map = self.picture(&task, number, found, wanted)?;
         if let Some(key) = key {
             self.known.insert(key, map.clone());
         }
+        Ok(map)
+    }
+
+    /// A picture of the records of a dataset.
+    fn picture(
+        &self,
+        task: &Task,
+        number: usize,
+        mut found: DatasetRecords,
+        wanted: &Wanted,
+    ) -> Result<CoverageMap> {
+        let element = self.view.snapshot.datasets[number].element_size;
+        doubt(&mut found, &self.view.sources, element);
+        let failed = |fault: Fault| self.view.bad_data(number, "all of it".into(), fault);
+        let limits = Limits {
+            adding: BUDGET,
+            counting: BUDGET_OF_PART,
+            box_elements: BOX_ELEMENTS
+                .min(self.view.budget.limits().cache_size)
+                .max(1),
+        };
+        let map = picture(
+            task,
+            found,
+            self.view.grid(number),
+            self.origins,
+            wanted,
+            limits,
+        );
+        let mut map = map.map_err(failed)?;
+        let table = self.view.indexes().table(task)?;
+        let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
+        map.faults
+            .extend(table.diagnostics().iter().filter(unreadable).cloned());
+        self.view.check_unchanged(0..self.view.sources.len())?;
         Ok(map)
     }
 

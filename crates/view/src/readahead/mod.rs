@@ -91,9 +91,20 @@ struct Job {
     user: Option<u32>,
 }
 
-impl View {
+/// What is made ahead of the readers of a view.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ahead<'a> {
+    view: &'a View,
+}
+
+impl<'a> Ahead<'a> {
+    #[inline]
+    pub(super) fn new(view: &'a View) -> Self {
+        Ahead { view }
+    }
+
     /// Call this for each chunk that a reader takes from the cache: it has the next chunks made.
-    pub(super) fn read_ahead(&self, task: &Task, id: ChunkId) {
+    pub(super) fn follow(self, task: &Task, id: ChunkId) {
         let Some(mut readings) = self.readings(id.dataset) else {
             return;
         };
@@ -101,15 +112,15 @@ impl View {
             return;
         };
         let other = |number| ChunkId { number, ..id };
-        let ahead = ahead.filter(|chunk| !self.has_chunk(other(*chunk)));
-        let Some(pool) = self.budget.ahead() else {
+        let ahead = ahead.filter(|chunk| !self.view.chunks().has(other(*chunk)));
+        let Some(pool) = self.view.budget.ahead() else {
             readings.wait_with(ahead);
             return;
         };
         drop(readings);
         let job = |chunk| Job {
-            view: Weak::clone(&self.readers.view),
-            generation: self.generation,
+            view: Weak::clone(&self.view.readers.view),
+            generation: self.view.generation,
             id: other(chunk),
             user: task.user(),
         };
@@ -118,14 +129,14 @@ impl View {
     }
 
     /// The chunks that are worth to be made with `id`, which is missing. Empty where threads make them, and on one core.
-    pub(super) fn batch(&self, id: ChunkId) -> Batch {
+    pub(super) fn batch(self, id: ChunkId) -> Batch {
         let mut next = Vec::new();
-        if self.budget.ahead().is_none()
+        if self.view.budget.ahead().is_none()
             && let Some(mut readings) = self.readings(id.dataset)
         {
             next = std::mem::take(&mut readings.waiting);
         }
-        let is_missing = |number| !self.has_chunk(ChunkId { number, ..id });
+        let is_missing = |number| !self.view.chunks().has(ChunkId { number, ..id });
         next.retain(|other| *other != id.number && is_missing(*other));
         if !next.is_empty() && parallel::shares() == 1 {
             next.clear();
@@ -136,22 +147,22 @@ impl View {
         }
     }
 
-    fn readings(&self, number: usize) -> Option<MutexGuard<'_, Readings>> {
-        let readings = self.readers.datasets.get(number)?;
+    fn readings(self, number: usize) -> Option<MutexGuard<'a, Readings>> {
+        let readings = self.view.readers.datasets.get(number)?;
         let readings = readings.get_or_init(|| self.new_readings(number));
         readings.as_ref().map(|readings| readings.lock())
     }
 
-    fn new_readings(&self, number: usize) -> Option<Box<Mutex<Readings>>> {
-        let place = &self.map.datasets[number];
+    fn new_readings(self, number: usize) -> Option<Box<Mutex<Readings>>> {
+        let place = &self.view.map.datasets[number];
         if !matches!(
-            self.snapshot.datasets[number].content,
+            self.view.snapshot.datasets[number].content,
             Content::Logged { .. }
         ) {
             return None;
         }
         let chunk = place.raw.max(place.stored).max(1);
-        let share = self.budget.limits().cache_size / CACHE_PARTS;
+        let share = self.view.budget.limits().cache_size / CACHE_PARTS;
         let most = share.min(MAX_BYTES.max(chunk)) / chunk;
         let readings = Readings {
             streams: Streams::new(place.grid.steps(), place.grid.len(), most),
@@ -175,7 +186,8 @@ impl Batch {
             let first = (share + shares - 1) % shares;
             let task = view.budget.task(user).for_at_most(LONGEST);
             for chunk in self.next.iter().skip(first).step_by(shares) {
-                view.prefetch(&task, ChunkId::new(self.dataset, *chunk));
+                view.chunks()
+                    .prefetch(&task, ChunkId::new(self.dataset, *chunk));
             }
             made
         });
@@ -199,7 +211,7 @@ impl Job {
             return false;
         };
         let task = view.budget.task(self.user).for_at_most(LONGEST);
-        view.prefetch(&task, self.id);
+        view.chunks().prefetch(&task, self.id);
         task.stopped().is_some()
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use h5logfs_log::scan::overwrite::check_text;
+use h5logfs_catalog::lookup::overwrite::check_text;
 
 /// Size limit. A larger file is renamed to `PATH.old`, and replaces an older one of that name.
 const MAX_SIZE: u64 = 64 << 20;

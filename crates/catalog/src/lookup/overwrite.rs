@@ -6,14 +6,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::companions::{all_files, log_of, parts};
-use crate::front::is_unclosed;
-use crate::log_dir;
-use crate::rights;
-use crate::source_dir::SourceDir;
-use crate::source_file::{Identity, SourceFile};
-use crate::{find_signature, netcdf};
+use super::companions::{all_files, parts};
 use h5logfs_common::error::{Error, Result};
+use h5logfs_log::front::is_unclosed;
+use h5logfs_log::log_dir;
+use h5logfs_log::part_names::log_of;
+use h5logfs_log::recognition;
+use h5logfs_log::rights;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::{Identity, SourceFile};
 
 /// The files of a log that is read, while a new file is made of it.
 #[derive(Debug, Default)]
@@ -123,10 +124,7 @@ pub fn check_text(path: &Path) -> io::Result<()> {
     }
     // A new file, a terminal or a pipe holds nothing.
     let opened = SourceDir::of_file(path).and_then(|(dir, name)| SourceFile::open(&dir, &name));
-    let holds_data = opened.and_then(|file| {
-        let is_hdf5 = find_signature(&file)?.is_some() || is_unclosed(&file)?;
-        Ok(is_hdf5 || netcdf::has_magic(&file)? || netcdf::has_log_magic(&file)?)
-    });
+    let holds_data = opened.and_then(|file| recognition::holds_data(&file));
     if holds_data.unwrap_or(false) {
         return Err(io::Error::other("this file holds data, not text"));
     }
@@ -139,8 +137,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::file_id::FileId;
-    use crate::front::unclosed_front;
+    use h5logfs_log::file_id::FileId;
+    use h5logfs_log::front::unclosed_front;
 
     /// A directory with the log `a.h5`, and what is said of a target.
     struct Place(tempfile::TempDir);
@@ -231,7 +229,7 @@ mod tests {
             place.write(part);
             assert!(check_text(&at(part)).is_err(), "{part}");
         }
-        for (name, front) in [("hdf5", "\u{89}HDF\r\n\x1a\n"), ("netcdf", "CDF\x01")] {
+        for (name, front) in [("hdf5", "\u{89}HDF\r\n\x1a\n"), ("cdf", "CDF\x01")] {
             let latin: Vec<u8> = front.chars().map(|c| c as u8).collect();
             fs::write(at(name), latin).unwrap();
             assert!(check_text(&at(name)).is_err(), "{name}");

@@ -1,4 +1,4 @@
-//! The names of companion files in directories: burst-buffer logs, and subfiles.
+//! The names of companion files in directories.
 //!
 //! A directory of thousands of files is listed once, not once for each file. One that is large and changes all the time
 //! is listed again after a while only, and look-ups meanwhile use the listing before.
@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::netcdf::names::LogName;
-use crate::source_dir::SourceDir;
-use crate::source_file::Identity;
-use crate::striped::names::SubfileName;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::lru::Lru;
 use h5logfs_common::single_flight::SingleFlight;
+use h5logfs_log::part_names::named_after;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::Identity;
 
 /// The memory for all listings, in bytes.
 const MEMORY: usize = 16 << 20;
@@ -34,13 +33,6 @@ const REST: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 type Key = (u16, PathBuf);
-
-/// The file that one with this name is a part of, if it may come and go without a change of that file: a burst-buffer log,
-/// a subfile, or the configuration of subfiles.
-pub(super) fn named_after(name: &OsStr) -> Option<&OsStr> {
-    let log = LogName::parse(name).map(|log| log.master);
-    log.or_else(|| SubfileName::parse(name).map(|part| part.stub))
-}
 
 /// Listings of directories, cached for as long as the directories do not change.
 #[derive(Debug)]

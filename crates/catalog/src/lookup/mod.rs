@@ -1,0 +1,232 @@
+//! The look-up of a file: what is known of it without a scan. It needs no libhdf5 and no process.
+//!
+//! * [`look`] says whether a file may be a log. The log crate [recognizes](h5logfs_log::recognition) the bytes of a file, and
+//!   knows the [names](h5logfs_log::part_names) of the files of a log.
+//! * [`companions`] finds the files beside a log that belong to it.
+//! * `listings` remembers the names in directories.
+//! * [`unscanned`] makes the snapshots of files that need no scan.
+//! * [`overwrite`] keeps files of logs from being written over.
+
+pub mod companions;
+mod listings;
+pub mod overwrite;
+pub mod unscanned;
+
+use std::path::Path;
+
+pub use listings::Listings;
+
+use companions::{Companions, ForeignFiles, companions};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::find_signature;
+use h5logfs_log::journal::{self, Moment};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::part_names;
+use h5logfs_log::recognition::{Appearance, IN_SUBFILES, Kind, has_all_data, may_be_log_at};
+use h5logfs_log::scan::{ScanRequest, Scanner, Settings};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::SourceFile;
+
+/// What is known of a file without a scan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Look {
+    /// A scan may find a log.
+    pub may_be_log: bool,
+    /// The companion files that come and go; `None` for a kind of file that has none.
+    pub companions: Option<Companions>,
+    /// Files that have names of companion files, and belong to other users.
+    pub foreign: ForeignFiles,
+    /// It is one HDF5 file in several, of this kind. It needs no scan: see [`unscanned`].
+    pub unscanned: Option<Kind>,
+    /// Where its HDF5 signature was found, if that was looked for.
+    pub signature: Option<u64>,
+}
+
+impl Look {
+    /// The look at a file that may have companion files, of which the caller decides whether it may be a log.
+    fn with_companions((companions, foreign): (Companions, ForeignFiles)) -> Self {
+        Look {
+            companions: Some(companions),
+            foreign,
+            ..Look::default()
+        }
+    }
+
+    /// What a user should know of the foreign files; `None` where there are none.
+    pub fn foreign_diagnostic(&self) -> Option<Diagnostic> {
+        // No more than a note: otherwise any user could make a check of another user's file fail.
+        self.foreign.text().map(Diagnostic::note)
+    }
+
+    /// Adds the foreign files to the outcome of a scan.
+    pub fn complete(&self, outcome: Result<Reserved<Snapshot>>) -> Result<Reserved<Snapshot>> {
+        let Some(foreign) = self.foreign_diagnostic() else {
+            return outcome;
+        };
+        match outcome {
+            Ok(snapshot) => {
+                let (mut snapshot, reservation) = snapshot.into_parts();
+                snapshot.diagnostics.push(foreign);
+                Ok(Reserved::new(snapshot, reservation))
+            }
+            Err(Error::NotALog { path, reason }) => Err(Error::NotALog {
+                path,
+                reason: format!("{reason}; {foreign}"),
+            }),
+            error => error,
+        }
+    }
+}
+
+/// Takes a first look at the file `source` at `relative`. It is cheap, for most files of a tree are not logs.
+pub fn look(
+    dir: &SourceDir,
+    relative: &Path,
+    source: &SourceFile,
+    settings: &Settings,
+    listings: &Listings,
+) -> Result<Look> {
+    let files = LogFiles::of(dir, relative, source);
+    match Appearance::of(source)? {
+        Appearance::Empty => {
+            // An empty file with logs is an error. Where its directory cannot be listed, it is an empty file.
+            let found = companions(&files, listings);
+            found.map_or_else(|_| Ok(Look::default()), |found| Ok(empty(relative, found)))
+        }
+        Appearance::Complete => {
+            let found = companions(&files, listings)?;
+            let has_logs = has_logs(&found.0);
+            Ok(Look {
+                may_be_log: has_logs || settings.without_logs,
+                ..Look::with_companions(found)
+            })
+        }
+        Appearance::InParts(kind) => Ok(Look {
+            may_be_log: true,
+            unscanned: Some(kind),
+            ..Look::default()
+        }),
+        Appearance::Stub => may_be_stub(&files, source, listings, true),
+        Appearance::MaybeStub => may_be_stub(&files, source, listings, false),
+        Appearance::Other => other(&files, source, settings),
+    }
+}
+
+/// Whether some companion files are logs of the file, not subfiles.
+fn has_logs(companions: &Companions) -> bool {
+    let mut own = companions.own.iter();
+    own.any(|place| !part_names::is_subfile(place))
+}
+
+/// The look at a file without bytes. With subfiles it is a stub that was never flushed, unless it is a subfile itself.
+fn empty(relative: &Path, found: (Companions, ForeignFiles)) -> Look {
+    let has_logs = has_logs(&found.0);
+    let has_subfiles =
+        !found.0.own.is_empty() && !part_names::is_subfile(&SourcePath::below(relative));
+    let is_stub = !has_logs && has_subfiles;
+    Look {
+        may_be_log: has_logs || is_stub,
+        unscanned: is_stub.then_some(IN_SUBFILES),
+        ..Look::with_companions(found)
+    }
+}
+
+/// The look at a file whose data may be in subfiles. `says_so`: by what it says itself.
+fn may_be_stub(
+    files: &LogFiles<'_>,
+    source: &SourceFile,
+    listings: &Listings,
+    says_so: bool,
+) -> Result<Look> {
+    let found = companions(files, listings)?;
+    let has_subfiles = found.0.own.iter().any(part_names::is_subfile);
+    // Without subfiles it is what was cut off, or all that there is.
+    let may_be_log = has_subfiles || (says_so && !has_all_data(source)?);
+    Ok(Look {
+        may_be_log,
+        unscanned: may_be_log.then_some(IN_SUBFILES),
+        ..Look::with_companions(found)
+    })
+}
+
+/// The look at a file that needs no companion files.
+fn other(files: &LogFiles<'_>, source: &SourceFile, settings: &Settings) -> Result<Look> {
+    let signature = find_signature(source)?;
+    // None of the flushes that a settled log had can be shown, which a scan says.
+    let may_be_log = may_be_log_at(files, source, signature)?
+        || (settings.moment != Moment::Newest && source.is_settled()?);
+    let mut foreign = ForeignFiles::default();
+    if may_be_log {
+        let [subfiles, _] = part_names::own_dirs(files.log());
+        for path in [journal::path_of(files.log()), subfiles] {
+            foreign.add_if_foreign(files, &SourcePath::below(path));
+        }
+    }
+    Ok(Look {
+        may_be_log,
+        foreign,
+        signature,
+        ..Look::default()
+    })
+}
+
+/// Looks for the companion files of one file, and scans it.
+pub fn scan_file(
+    task: &Task,
+    scanner: &dyn Scanner,
+    dir: &SourceDir,
+    relative: &Path,
+    settings: &Settings,
+) -> Result<Reserved<Snapshot>> {
+    let source = SourceFile::open(dir, relative)?;
+    let look = look(dir, relative, &source, settings, &Listings::default())?;
+    let request = ScanRequest {
+        dir,
+        relative,
+        companions: look.companions.as_ref().map(|found| &*found.own),
+        settings,
+        known: None,
+    };
+    let scanned = match look.unscanned {
+        Some(kind) => unscanned::snapshot(task, request, &source, kind),
+        None => scanner.scan(task, request),
+    };
+    look.complete(scanned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_needs_no_listing() {
+        let source = tempfile::tempdir().unwrap();
+        let below = source.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        std::fs::write(below.join("empty"), "").unwrap();
+        std::fs::write(below.join("a.nc"), b"CDF\x01").unwrap();
+        let dir = SourceDir::open(source.path()).unwrap();
+        let open = |name: &str| SourceFile::open(&dir, &Path::new("below").join(name)).unwrap();
+        let files = [open("empty"), open("a.nc")];
+        // A directory that is gone cannot be listed, like one without permission.
+        std::fs::remove_dir_all(&below).unwrap();
+        let [empty, complete] = files.map(|file| {
+            let name = file.path().file_name().unwrap().to_owned();
+            let relative = Path::new("below").join(name);
+            look(
+                &dir,
+                &relative,
+                &file,
+                &Settings::default(),
+                &Listings::default(),
+            )
+        });
+        assert!(!empty.unwrap().may_be_log);
+        // Its logs might be there.
+        assert!(complete.is_err());
+    }
+}

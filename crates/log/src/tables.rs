@@ -1,0 +1,59 @@
+//! The layouts that there are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::Layout;
+use crate::{adios, classic, logvol, netcdf, striped};
+use h5logfs_common::fault::Fault;
+
+/// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Tables {
+    /// The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`).
+    LogVol(logvol::Tables),
+    /// The classic layout (`docs/formats/logvol-classic.md`).
+    Classic(classic::Tables),
+    /// netCDF files with burst-buffer logs (`docs/formats/pnetcdf-burst-buffer.md`).
+    Netcdf(netcdf::Tables),
+    /// One HDF5 file in several (`docs/formats/hdf5-subfiling.md`).
+    Striped(striped::Tables),
+    /// ADIOS2 directories (`docs/formats/adios-bp.md`).
+    Adios(adios::Tables),
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Tables::LogVol(logvol::Tables::default())
+    }
+}
+
+impl Tables {
+    /// The code that reads this layout.
+    pub fn layout(&self) -> &dyn Layout {
+        match self {
+            Tables::LogVol(tables) => tables,
+            Tables::Classic(tables) => tables,
+            Tables::Netcdf(tables) => tables,
+            Tables::Striped(tables) => tables,
+            Tables::Adios(tables) => tables,
+        }
+    }
+
+    /// Fails with the reason where it names source files that do not exist, of so many, or bytes that no file
+    /// has.
+    pub fn check(&self, sources: usize) -> Result<(), Fault> {
+        match self {
+            Tables::LogVol(tables) => tables.check(sources),
+            Tables::Classic(tables) => tables.check(sources),
+            Tables::Netcdf(tables) => tables.check(sources),
+            Tables::Striped(tables) => tables.check(sources),
+            Tables::Adios(tables) => tables.check(sources),
+        }
+    }
+}
+
+impl From<striped::Tables> for Tables {
+    fn from(tables: striped::Tables) -> Self {
+        Tables::Striped(tables)
+    }
+}
