@@ -331,12 +331,16 @@ fn sealed_files(
     subfiles.iter().map(|place| files.open(place)).collect()
 }
 
-/// Adds the attribute that says what is missing. A program's own attribute of this name has another one in the
-/// layout, and keeps that in the view. In a shadow it has this one, and stays alone.
+/// Adds the attribute that says what is missing. A program's own attribute of this name gets an underscore in front.
 fn add_incomplete(file: &h5::Id, text: &str) -> std::result::Result<(), Fault> {
     let root = h5::open_group(file, c"/")?;
-    if h5::find_attribute(&root, &h5::c_name(INCOMPLETE.as_bytes())?)?.is_some() {
-        return Ok(());
+    let wanted = h5::c_name(INCOMPLETE.as_bytes())?;
+    let mut free = INCOMPLETE.to_owned();
+    while h5::find_attribute(&root, &h5::c_name(free.as_bytes())?)?.is_some() {
+        free.insert(0, '_');
+    }
+    if free != INCOMPLETE {
+        h5::rename_attribute(&root, &wanted, &h5::c_name(free.as_bytes())?)?;
     }
     let size = u32::try_from(text.len())?;
     let datatype = h5::text_type(size, !text.is_ascii())?;

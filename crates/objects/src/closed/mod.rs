@@ -37,7 +37,8 @@ impl ClosedObjects {
     /// The objects of a metadata image with these bytes, of which those at the addresses of `logged` are logged datasets with these
     /// IDs. `None` where only libhdf5 can copy them, or tell what is wrong with them.
     pub fn of(image: &Vec<u8>, logged: impl IntoIterator<Item = (u64, u32)>) -> Option<Self> {
-        let mut ids = HashMap::new();
+        let logged = logged.into_iter();
+        let mut ids = HashMap::with_capacity(logged.size_hint().1.unwrap_or(0));
         for (header, id) in logged {
             if ids.insert(header, id).is_some() {
                 return None;

@@ -29,8 +29,9 @@ pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Ne
         bases: Vec::new(),
         last_type: None,
     };
-    let mut found = Found::of(reader.objects.root());
-    let (mut all, mut pointers) = (Vec::new(), Vec::new());
+    let mut found = Found::of(reader.objects.root(), ids.len());
+    let mut all = Vec::with_capacity(ids.len() + 1);
+    let mut pointers = Vec::with_capacity(ids.len() + 1);
     while let Some(address) = found.addresses.get(all.len()).copied() {
         let Some(copy) = reader.object(address)? else {
             return Ok(None);
@@ -80,11 +81,13 @@ struct Found {
 }
 
 impl Found {
-    /// The superblock leads to the root group.
-    fn of(root: u64) -> Self {
+    /// The superblock leads to the root group. `more` objects are expected.
+    fn of(root: u64, more: usize) -> Self {
+        let mut numbers = HashMap::with_capacity(more + 1);
+        numbers.insert(root, 0);
         Found {
             addresses: vec![root],
-            numbers: HashMap::from([(root, 0)]),
+            numbers,
             links: vec![1],
         }
     }

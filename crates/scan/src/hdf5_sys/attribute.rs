@@ -43,6 +43,11 @@ pub fn find_attribute(object: &Id, name: &CStr) -> Result<Option<Id>> {
     }
 }
 
+/// Gives an attribute of an object another name, which must be free.
+pub fn rename_attribute(object: &Id, old: &CStr, new: &CStr) -> Result<()> {
+    h5!(H5Arename(object.0, old.as_ptr(), new.as_ptr())).map(drop)
+}
+
 fn attribute_info(attribute: &Id) -> Result<H5A_info_t> {
     let mut info = H5A_info_t::default();
     h5!(H5Aget_info(attribute.0, &mut info))?;
