@@ -1,19 +1,19 @@
 //! Maps the path of a file to a [`View`] of the log in it.
 //!
 //! A [`Catalog`] covers the files below one directory. It has a [`Scanner`] scan a file that is new or has
-//! changed, keeps the outcome, and notices when the file changes again. A [`WorkerPool`] is the scanner that
+//! changed, keeps the outcome, and notices when the file changes again. A [`Workers`] is the scanner that
 //! runs libhdf5 in other processes, without rights.
 //!
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use h5logfs_catalog::workers::{Limits, WorkerPool};
+//! use h5logfs_catalog::workers::{Limits, Workers};
 //! use h5logfs_catalog::{Catalog, Presented};
 //! use h5logfs_log::source_dir::SourceDir;
 //! use h5logfs_view::cache::MemoryLimits;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let scanner = WorkerPool::start(Limits::default())?;
+//! let scanner = Workers::pooled(Limits::default())?;
 //! let dir = SourceDir::open(Path::new("/data/run7"))?;
 //! let catalog = Catalog::new(dir, MemoryLimits::default(), scanner);
 //!
@@ -31,7 +31,7 @@
 //! A scan may take as long as its limits allow. A thread that must not wait so long asks with [`Wait::No`] and
 //! gets [`Lookup::NeedsScan`] instead of the outcome of a scan.
 //!
-//! [`WorkerPool`]: workers::WorkerPool
+//! [`Workers`]: workers::Workers
 
 #![deny(missing_docs)]
 

@@ -8,6 +8,7 @@ use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::line::Commit;
+use h5logfs_common::fault::Fault;
 
 /// A state of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,14 +24,15 @@ pub enum Moment {
 
 impl Moment {
     /// Parses the number of a flush.
-    pub fn of_flush(text: &str) -> Result<Self, String> {
+    pub fn of_flush(text: &str) -> Result<Self, Fault> {
         let number = text.parse().ok().filter(|number| *number > 0);
-        let number = number.ok_or_else(|| format!("{text}: not the number of a flush"))?;
+        let number =
+            number.ok_or_else(|| Fault::Refused(format!("{text}: not the number of a flush")))?;
         Ok(Moment::Flush(number))
     }
 
     /// Parses a time: with its offset, as in `2026-03-01T12:00:00Z`, or as the clock of this place shows it.
-    pub fn of_time(text: &str) -> Result<Self, String> {
+    pub fn of_time(text: &str) -> Result<Self, Fault> {
         let with_offset = text.parse::<Timestamp>().ok();
         let time = with_offset.or_else(|| {
             let local: DateTime = text.parse().ok()?;
@@ -38,18 +40,21 @@ impl Moment {
             Some(local.timestamp())
         });
         let time = time.ok_or_else(|| {
-            format!("{text}: not a time, as 2026-03-01T12:00:00 or 2026-03-01T12:00:00Z")
+            Fault::Refused(format!(
+                "{text}: not a time, as 2026-03-01T12:00:00 or 2026-03-01T12:00:00Z"
+            ))
         })?;
         Ok(Moment::Time(time.as_millisecond()))
     }
 
     /// The flush that left this state; `None` where that is the newest one. Fails where it is none of those of a journal.
-    pub fn flush_in(self, commits: &[Commit]) -> Result<Option<u64>, String> {
+    pub fn flush_in(self, commits: &[Commit]) -> Result<Option<u64>, Fault> {
         match self {
             Moment::Newest => Ok(None),
             Moment::Flush(flush) => {
                 let has = commits.iter().any(|commit| commit.flush == flush);
-                let missing = || format!("it has no flush {flush}: {}", flushes(commits));
+                let missing =
+                    || Fault::Refused(format!("it has no flush {flush}: {}", flushes(commits)));
                 has.then_some(Some(flush)).ok_or_else(missing)
             }
             Moment::Time(time) => flush_at(commits, time).map(Some),
@@ -57,8 +62,8 @@ impl Moment {
     }
 
     /// Fails where a closed log does not show this state. `last`: its last flush, if it tells it.
-    pub fn check_closed(self, last: Option<u64>) -> Result<(), String> {
-        Err(match (self, last) {
+    pub fn check_closed(self, last: Option<u64>) -> Result<(), Fault> {
+        Err(Fault::Refused(match (self, last) {
             (Moment::Newest, _) => return Ok(()),
             (Moment::Flush(flush), Some(last)) if flush == last => return Ok(()),
             (_, Some(last)) => {
@@ -68,7 +73,7 @@ impl Moment {
                 "it is a log that does not tell its flushes, so it has no state but the newest"
                     .to_owned()
             }
-        })
+        }))
     }
 }
 
@@ -76,22 +81,23 @@ impl Moment {
 pub const SETTLED: &str = "it is settled: an ordinary HDF5 file, which shows none of its flushes";
 
 /// The last flush that was complete at a time.
-fn flush_at(commits: &[Commit], time: i64) -> Result<u64, String> {
+fn flush_at(commits: &[Commit], time: i64) -> Result<u64, Fault> {
     let times: Vec<_> = commits
         .iter()
         .filter_map(|c| Some((c.flush, c.time?)))
         .collect();
     let Some((first, begin)) = times.first() else {
-        return Err(format!(
+        return Err(Fault::Refused(format!(
             "its flushes do not tell their times: {}",
             flushes(commits)
-        ));
+        )));
     };
     // A clock may have been set back.
     let found = times.iter().rev().find(|(_, complete)| *complete <= time);
     found.map(|(flush, _)| *flush).ok_or_else(|| {
         let begin = shown(*begin);
-        format!("at that time it had no flush: flush {first} was complete at {begin}")
+        let reason = format!("at that time it had no flush: flush {first} was complete at {begin}");
+        Fault::Refused(reason)
     })
 }
 
@@ -140,12 +146,15 @@ mod tests {
         assert_eq!(Moment::Newest.flush_in(&commits), Ok(None));
         assert_eq!(Moment::Flush(5).flush_in(&commits), Ok(Some(5)));
         for none in [3, 7] {
-            let said = Moment::Flush(none).flush_in(&commits).unwrap_err();
+            let said = Moment::Flush(none)
+                .flush_in(&commits)
+                .unwrap_err()
+                .to_string();
             assert!(said.ends_with("it has flushes 4 to 6"), "{said}");
         }
-        let said = Moment::Flush(1).flush_in(&[]).unwrap_err();
+        let said = Moment::Flush(1).flush_in(&[]).unwrap_err().to_string();
         assert!(said.ends_with("it has none"), "{said}");
-        let said = Moment::Time(0).flush_in(&commits).unwrap_err();
+        let said = Moment::Time(0).flush_in(&commits).unwrap_err().to_string();
         assert!(said.contains("do not tell their times"), "{said}");
     }
 
@@ -159,7 +168,7 @@ mod tests {
             assert_eq!(at(time), Ok(Some(flush)), "{time}");
         }
         for early in [999, i64::MIN] {
-            let said = at(early).unwrap_err();
+            let said = at(early).unwrap_err().to_string();
             assert!(
                 said.contains("flush 5 was complete at 1970-01-01T00:00:01Z"),
                 "{said}"
@@ -200,9 +209,9 @@ mod tests {
         assert_eq!(Moment::Newest.check_closed(None), Ok(()));
         assert_eq!(Moment::Flush(3).check_closed(Some(3)), Ok(()));
         for moment in [Moment::Flush(2), Moment::Time(0)] {
-            let said = moment.check_closed(Some(3)).unwrap_err();
+            let said = moment.check_closed(Some(3)).unwrap_err().to_string();
             assert!(said.contains("only the last one can be shown, 3"), "{said}");
-            let said = moment.check_closed(None).unwrap_err();
+            let said = moment.check_closed(None).unwrap_err().to_string();
             assert!(said.contains("does not tell its flushes"), "{said}");
         }
     }

@@ -20,7 +20,7 @@ pub use front::{Front, Role};
 pub use h5logfs_log::journal::known_table::KnownTable;
 pub use kept::{KeptFile, KeptState};
 pub(crate) use objects::make_objects;
-pub use recover::{How, Outcome, Recovered, recover, recover_knowing, take_in_unflushed};
+pub use recover::{Asked, How, Outcome, Recovered, recover, recover_knowing, take_in_unflushed};
 pub use unflushed::{Did, Handled, Unflushing};
 
 use std::fs::{File, OpenOptions};
