@@ -19,7 +19,7 @@ use super::output::{Output, fail_with_last, percent};
 use super::table::{self, number, or_dash, text};
 use super::unclosed::Unclosed;
 use crate::fs::shown::ShownFile;
-use h5logfs_catalog::workers::{self, WorkerPool};
+use h5logfs_catalog::workers::{self, Workers};
 use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::Error;
@@ -194,7 +194,7 @@ impl Listed {
             workers: workers::Limits::default().workers,
             ..view.scan_limits()
         };
-        let scanner = WorkerPool::start(limits)?;
+        let scanner = Workers::pooled(limits)?;
         Ok(Listed {
             catalog: Catalog::new(dir, view.memory(), scanner).with_settings(settings),
         })

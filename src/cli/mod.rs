@@ -40,7 +40,7 @@ use crate::fs::shown::ShownFile;
 use called::Called;
 use h5logfs_catalog::lookup;
 use h5logfs_catalog::options::{parse_chunking, parse_size};
-use h5logfs_catalog::workers::{self, ForkedScan, WorkerPool};
+use h5logfs_catalog::workers::{self, Workers};
 use h5logfs_common::error::Error;
 use h5logfs_convert::error::Error as ConvertError;
 use h5logfs_log::descriptors;
@@ -227,7 +227,7 @@ impl LogScanner<'_> {
 impl ViewArgs {
     /// A scanner for a command that may scan many times. It starts the process that forks the workers once.
     fn scanner(&self) -> anyhow::Result<LogScanner<'_>> {
-        self.scanner_with(|limits| Ok(Box::new(WorkerPool::start(limits)?)))
+        self.scanner_with(|limits| Ok(Box::new(Workers::pooled(limits)?)))
     }
 
     /// A scanner for a command that scans each of `files` files once. For one file it forks a worker directly.
@@ -235,7 +235,12 @@ impl ViewArgs {
         if files > 1 {
             return self.scanner();
         }
-        self.scanner_with(|limits| Ok(Box::new(ForkedScan::new(limits, scan_server::serve_one))))
+        self.scanner_with(|limits| {
+            Ok(Box::new(Workers::once_forked(
+                limits,
+                scan_server::serve_one,
+            )))
+        })
     }
 
     fn scanner_with(

@@ -11,7 +11,7 @@ use super::rights::with_owners_rights;
 use super::with_log_file;
 use h5logfs_log::journal::words::asked_for;
 use h5logfs_scan::closing::{
-    Did, Handled, How, KeptFile, KeptState, Outcome, Recovered, Unflushing, recover,
+    Asked, Did, Handled, How, KeptFile, KeptState, Outcome, Recovered, Unflushing, recover,
 };
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
@@ -54,7 +54,11 @@ pub fn run(args: RecoverArgs) -> Result<()> {
             (_, true) => Unflushing::Discard,
             _ => Unflushing::Keep,
         },
-        dry_run: args.dry_run,
+        asked: if args.dry_run {
+            Asked::Tell
+        } else {
+            Asked::Close
+        },
         ..How::default()
     };
     for file in &args.files {

@@ -6,10 +6,10 @@ use std::io;
 use std::path::Path;
 
 use clap::{Args, Parser};
-use h5logfs_catalog::workers::{Limits, WorkerPool};
+use h5logfs_catalog::workers::{Limits, Workers};
 use h5logfs_common::error::Error;
 use h5logfs_log::scan::protocol::CloseWork;
-use h5logfs_scan::closing::{How, KnownTable, recover_knowing, take_in_unflushed};
+use h5logfs_scan::closing::{Asked, How, KnownTable, recover_knowing, take_in_unflushed};
 use h5logfs_scan::worker::{self, Closing, Confinement};
 use h5logfs_view::cache::MemoryLimits;
 
@@ -144,8 +144,7 @@ fn close(args: &CloseArgs) -> anyhow::Result<()> {
             (None, CloseWork::TakeIn) => take_in(log),
             (None, CloseWork::Close { sync, journal, .. }) => {
                 let how = How {
-                    without_sync: !sync,
-                    is_own: true,
+                    asked: Asked::CloseOwn { sync },
                     journal,
                     ..How::default()
                 };
@@ -174,7 +173,7 @@ fn take_in(log: &Path) -> Result<Option<String>, Error> {
 
 fn settle(log: &Path, memory: MemoryLimits) -> Result<(), Error> {
     let limits = Limits::of(THIS_PROGRAM.into(), 1);
-    h5logfs_convert::settle::settle(log, &WorkerPool::start(limits)?, memory)
+    h5logfs_convert::settle::settle(log, &Workers::pooled(limits)?, memory)
 }
 
 fn parse_user(text: &str) -> Result<(u32, u32), String> {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 
 /// Type under which our mounts are listed (`findmnt -t fuse.h5logfs`).
 pub const MOUNT_TYPE: &str = "fuse.h5logfs";
@@ -49,9 +50,9 @@ impl fmt::Display for MountId {
 }
 
 impl FromStr for MountId {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Fault> {
         let numbers: Option<Vec<u32>> = text.split(':').map(|n| n.parse().ok()).collect();
         match numbers.as_deref() {
             Some(&[mount, major, minor]) => Ok(MountId {
@@ -59,7 +60,9 @@ impl FromStr for MountId {
                 major,
                 minor,
             }),
-            _ => Err(format!("{text}: not of the form MOUNT:MAJOR:MINOR")),
+            _ => Err(Fault::Refused(format!(
+                "{text}: not of the form MOUNT:MAJOR:MINOR"
+            ))),
         }
     }
 }

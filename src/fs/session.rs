@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::options::ReadOptions;
-use h5logfs_catalog::workers::WorkerPool;
+use h5logfs_catalog::workers::Workers;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::descriptors;
 use h5logfs_log::log_dir;
@@ -239,7 +239,7 @@ fn open_source(options: &Options, mount_point: Option<&Path>) -> Result<(PathBuf
         Some(mount_point) => dir.covered_by(mount_point),
         None => dir,
     };
-    let scanner = WorkerPool::start(read.scan_limits())?;
+    let scanner = Workers::pooled(read.scan_limits())?;
     let mut catalog = Catalog::new(dir, read.memory, scanner).with_settings(read.settings.clone());
     // The store is opened before the mount, which may cover its directory.
     if let Some(store) = read.index_dir.open(read.index_dir_size)? {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use h5logfs_scan::closing::{How, Outcome, recover};
+use h5logfs_scan::closing::{Asked, How, Outcome, recover};
 use h5logfs_view::ChunkId;
 
 use super::*;
@@ -27,7 +27,10 @@ fn read_while_closed(number: u64, mode: Mode, options: &Options) -> Seen {
     let flushes = job.flushes;
     job.die();
     let how = How {
-        without_sync: options.fsync == Fsync::None,
+        asked: match options.fsync {
+            Fsync::None => Asked::CloseUnsynced,
+            _ => Asked::Close,
+        },
         ..How::default()
     };
     let outcome = recover(&paths[0], how).unwrap();

@@ -30,7 +30,7 @@ use common::team::{Member, team};
 use common::{Mounted, PROGRAM, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::direct::{self, Opened};
-use h5logfs_catalog::workers::{Limits, WorkerPool};
+use h5logfs_catalog::workers::{Limits, Workers};
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::Result;
 use h5logfs_log::scan::{ScanRequest, Settings};
@@ -332,7 +332,7 @@ fn what_a_daemon_has_seen_is_not_compared_again() {
     let held = || SourceDir::open(dir.path()).unwrap();
     let limits = MemoryLimits::each(64 << 20);
     let catalog = Catalog::new(held(), limits, InProcess::default());
-    let workers = WorkerPool::start(Limits {
+    let workers = Workers::pooled(Limits {
         program: PROGRAM.into(),
         ..Limits::default()
     });

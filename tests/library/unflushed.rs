@@ -16,7 +16,9 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Options, Ranks, Subfiles};
-use h5logfs_scan::closing::{Did, Handled, How, KeptFile, KeptState, Outcome, Unflushing, recover};
+use h5logfs_scan::closing::{
+    Asked, Did, Handled, How, KeptFile, KeptState, Outcome, Unflushing, recover,
+};
 use h5logfs_scan::scan;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
@@ -267,7 +269,7 @@ fn what_no_flush_covers_is_taken_in_shown_or_thrown_away() {
         for unflushed in [Unflushing::Keep, Unflushing::TakeIn, Unflushing::Discard] {
             let how = How {
                 unflushed,
-                dry_run: true,
+                asked: Asked::Tell,
                 ..How::default()
             };
             let Outcome::Recovered(told) = recover(&left.path(), how).unwrap() else {

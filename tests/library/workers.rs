@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use h5logfs_catalog::workers::{Limits, WorkerPool};
+use h5logfs_catalog::workers::{Limits, Workers};
 use h5logfs_common::error::Error;
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::{ListingScans, ScanRequest, Scanner, Settings};
@@ -22,19 +22,19 @@ const LOOP: &str = concat!(
 );
 
 struct Listed {
-    pool: WorkerPool,
+    pool: Workers,
     held: SourceDir,
     files: TempDir,
 }
 
-fn pool(batch: usize) -> WorkerPool {
+fn pool(batch: usize) -> Workers {
     let limits = Limits {
         program: tested_program().into(),
         batch,
         cpu: Duration::from_secs(1),
         ..Limits::default()
     };
-    WorkerPool::start(limits).unwrap()
+    Workers::pooled(limits).unwrap()
 }
 
 impl Listed {

@@ -636,6 +636,8 @@ const COMPLAINTS: [&str; 20] = [
     "is not there",
     // A file that is cut or rewritten during its scan.
     "unable to get link info",
+    // A log that was made an ordinary file between its look-up and its open.
+    "not a log file: plain file",
     "Input/output error",
     // Another program's new mount namespace holds the mount, too.
     "files are still open",

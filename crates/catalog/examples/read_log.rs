@@ -1,13 +1,13 @@
 //! Reads the first bytes of a log as canonical HDF5.
 
-use h5logfs_catalog::workers::{Limits, WorkerPool};
+use h5logfs_catalog::workers::{Limits, Workers};
 use h5logfs_catalog::{Catalog, Presented};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_view::cache::MemoryLimits;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let scanner = WorkerPool::start(Limits::default())?;
+    let scanner = Workers::pooled(Limits::default())?;
     let dir = SourceDir::open(Path::new("/data/run7"))?;
     let catalog = Catalog::new(dir, MemoryLimits::default(), scanner);
 

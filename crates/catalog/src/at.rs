@@ -75,7 +75,7 @@ impl Entries {
         match at.flush {
             None => self.present.insert(path, entry, weight),
             Some(flush) => self.of_flushes.insert((path, flush), entry, weight),
-        }
+        };
     }
 
     /// Forgets this entry. Another one may have taken its place.
@@ -99,7 +99,7 @@ impl Entries {
 
     /// Forgets all but those that `is_kept`.
     pub fn retain(&self, is_kept: impl Fn(&CatalogEntry) -> bool) {
-        self.present.retain(|entry| is_kept(entry));
-        self.of_flushes.retain(|entry| is_kept(entry));
+        self.present.retain(|_, entry| is_kept(entry));
+        self.of_flushes.retain(|_, entry| is_kept(entry));
     }
 }

@@ -31,7 +31,7 @@ use h5logfs_view::View;
 use crate::lookup::{self, Listings, unscanned};
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use crate::options::ReadOptions;
-use crate::workers::{Limits, OneScan, one_close};
+use crate::workers::{Limits, Workers, one_close};
 use shared::{InUse, Remembered, Shared};
 
 pub use fork_gate::{Broken, Inside, enter};
@@ -312,7 +312,7 @@ fn opener(options: &ReadOptions, shared: &Shared) -> Result<Opener> {
     };
     Ok(Opener {
         budget: Arc::clone(&shared.budget),
-        scanner: Box::new(OneScan::new(limits)),
+        scanner: Box::new(Workers::once(limits)),
         store: options.index_dir.open(options.index_dir_size)?,
     })
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_view::index::store::Store;
 
 use crate::directories;
@@ -36,17 +37,19 @@ impl IndexDir {
 
     /// The usual directory of the user, and the store in it. `size`: bytes that it may grow to. Fails with a sentence where
     /// nothing can be kept there.
-    pub fn usual(size: u64) -> Result<(PathBuf, Arc<Store>), String> {
-        let path = directories::indexes().ok_or("there is no home to keep indexes in")?;
+    pub fn usual(size: u64) -> Result<(PathBuf, Arc<Store>), Fault> {
+        let path = directories::indexes()
+            .ok_or_else(|| Fault::Refused("there is no home to keep indexes in".into()))?;
         let parents = path.parent().map_or(Ok(()), |parent| {
             DirBuilder::new().recursive(true).mode(0o700).create(parent)
         });
         match parents.and_then(|()| Store::open(&path, size)) {
             Ok(store) => Ok((path, Arc::new(store))),
-            Err(e) => Err(format!(
-                "{}: indexes cannot be kept there: {e}",
-                path.display()
-            )),
+            Err(e) => {
+                let path = path.display();
+                let reason = format!("{path}: indexes cannot be kept there: {e}");
+                Err(Fault::from(e).told(reason))
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Maps the path of a file to a [`View`] of the log in it.
 //!
 //! A [`Catalog`] covers the files below one directory. It has a [`Scanner`] scan a file that is new or has
-//! changed, keeps the outcome, and notices when the file changes again. A [`WorkerPool`] is the scanner that
+//! changed, keeps the outcome, and notices when the file changes again. A [`Workers`] is the scanner that
 //! runs libhdf5 in other processes, without rights.
 //!
 #![doc = "```ignore"]
@@ -11,7 +11,7 @@
 //! A scan may take as long as its limits allow. A thread that must not wait so long asks with [`Wait::No`] and
 //! gets [`Lookup::NeedsScan`] instead of the outcome of a scan.
 //!
-//! [`WorkerPool`]: workers::WorkerPool
+//! [`Workers`]: workers::Workers
 
 #![deny(missing_docs)]
 

@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::Moment;
 use h5logfs_log::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
 use h5logfs_view::cache::MemoryLimits;
@@ -59,7 +60,7 @@ pub struct ReadOption {
     set: Setter,
 }
 
-type Setter = fn(&mut ReadOptions, &str, &[u8]) -> Result<(), String>;
+type Setter = fn(&mut ReadOptions, &str, &[u8]) -> Result<(), Fault>;
 
 const SIZE: &str = "SIZE";
 
@@ -195,7 +196,7 @@ impl From<LayoutOption> for ReadOption {
 impl ReadOptions {
     /// Parses options, separated by commas, each as `name=value`: `cache_size=1G,chunk=4M`. Later ones win. Fails with a
     /// sentence that names the option.
-    pub fn parse(list: &OsStr) -> Result<Self, String> {
+    pub fn parse(list: &OsStr) -> Result<Self, Fault> {
         let mut options = ReadOptions::default();
         let items = list.as_bytes().split(|b| *b == b',');
         for item in items.filter(|item| !item.is_empty()) {
@@ -233,7 +234,7 @@ impl ReadOptions {
     }
 
     /// Sets one option. Fails with a sentence that names it.
-    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<(), String> {
+    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<(), Fault> {
         match all().find(|option| option.name == name) {
             Some(option) => (option.set)(self, name, value),
             None => Err(unknown(name)),
@@ -241,65 +242,65 @@ impl ReadOptions {
     }
 
     /// Checks options that depend on each other: at least two chunks must fit into the cache.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Fault> {
         match self.settings.chunking {
-            Chunking::Size(bytes) if bytes > self.memory.cache_size / 2 => Err(format!(
-                "chunk={bytes}: more than half of cache_size, which is {}",
-                self.memory.cache_size
-            )),
+            Chunking::Size(bytes) if bytes > self.memory.cache_size / 2 => {
+                Err(Fault::Refused(format!(
+                    "chunk={bytes}: more than half of cache_size, which is {}",
+                    self.memory.cache_size
+                )))
+            }
             _ => Ok(()),
         }
     }
 }
 
-fn without_value(name: &str) -> String {
+fn without_value(name: &str) -> Fault {
     if all().any(|option| option.name == name) {
-        return format!("option {name} needs a value: {name}=…");
+        return Fault::Refused(format!("option {name} needs a value: {name}=…"));
     }
     unknown(name)
 }
 
-fn unknown(name: &str) -> String {
+fn unknown(name: &str) -> Fault {
     let known: Vec<&str> = all().map(|option| option.name).collect();
-    format!(
-        "unknown option {name}: expected one of {}",
-        known.join(", ")
-    )
+    let known = known.join(", ");
+    Fault::Refused(format!("unknown option {name}: expected one of {known}"))
 }
 
 /// Enough for some chunks of the usual size and the tables that lead to them.
 const SMALLEST_SIZE: u64 = 16 << 20;
 
 /// The value of the option `name`: a number of bytes of at least 16 MiB.
-fn size(name: &str, value: &[u8]) -> Result<u64, String> {
+fn size(name: &str, value: &[u8]) -> Result<u64, Fault> {
     let text = String::from_utf8_lossy(value);
-    let size = parse_size(&text).map_err(|e| format!("{name}={e}"))?;
+    let size = parse_size(&text).map_err(|e| Fault::Refused(format!("{name}={e}")))?;
     if size < SMALLEST_SIZE {
-        return Err(format!(
+        return Err(Fault::Refused(format!(
             "{name}={text}: less than 16M, with which little can be done"
-        ));
+        )));
     }
     Ok(size)
 }
 
-fn index_dir(name: &str, value: &[u8]) -> Result<IndexDir, String> {
+fn index_dir(name: &str, value: &[u8]) -> Result<IndexDir, Fault> {
     match value {
         b"none" => Ok(IndexDir::None),
         _ => Ok(IndexDir::At(path(name, value)?)),
     }
 }
 
-fn chunking(value: &[u8]) -> Result<Chunking, String> {
+fn chunking(value: &[u8]) -> Result<Chunking, Fault> {
     let text = String::from_utf8_lossy(value);
-    parse_chunking(&text).map_err(|e| format!("chunk={e}"))
+    parse_chunking(&text).map_err(|e| Fault::Refused(format!("chunk={e}")))
 }
 
-fn scan_memory(value: &[u8]) -> Result<u64, String> {
+fn scan_memory(value: &[u8]) -> Result<u64, Fault> {
     let memory = size("scan_memory", value)?;
     if memory < workers::SMALLEST_MEMORY {
-        return Err(format!(
+        return Err(Fault::Refused(format!(
             "scan_memory={memory}: less than 256M, with which libhdf5 cannot be loaded"
-        ));
+        )));
     }
     Ok(memory)
 }
@@ -308,27 +309,29 @@ fn scan_memory(value: &[u8]) -> Result<u64, String> {
 const MOST_SECONDS: u64 = 7 * 24 * 3600;
 
 /// The value of the option `name`: a whole number of seconds from 1 to those of a week.
-pub fn seconds(name: &str, value: &[u8]) -> Result<Duration, String> {
+pub fn seconds(name: &str, value: &[u8]) -> Result<Duration, Fault> {
     let text = String::from_utf8_lossy(value);
     let seconds = text.parse().ok();
     let seconds = seconds.filter(|n| (1..=MOST_SECONDS).contains(n));
-    seconds
-        .map(Duration::from_secs)
-        .ok_or_else(|| format!("{name}={text}: not a number of seconds from 1 to {MOST_SECONDS}"))
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        Fault::Refused(format!(
+            "{name}={text}: not a number of seconds from 1 to {MOST_SECONDS}"
+        ))
+    })
 }
 
-fn text(name: &str, value: &[u8]) -> Result<String, String> {
+fn text(name: &str, value: &[u8]) -> Result<String, Fault> {
     match std::str::from_utf8(value) {
-        Ok("") => Err(format!("{name}= has no value")),
+        Ok("") => Err(Fault::Refused(format!("{name}= has no value"))),
         Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(format!("{name}=: not a text")),
+        Err(_) => Err(Fault::Refused(format!("{name}=: not a text"))),
     }
 }
 
 /// The value of the option `name`: a path.
-pub fn path(name: &str, value: &[u8]) -> Result<PathBuf, String> {
+pub fn path(name: &str, value: &[u8]) -> Result<PathBuf, Fault> {
     if value.is_empty() {
-        return Err(format!("{name}= has no path"));
+        return Err(Fault::Refused(format!("{name}= has no path")));
     }
     Ok(PathBuf::from(OsString::from_vec(value.to_vec())))
 }
@@ -338,20 +341,20 @@ const SMALLEST_CHUNK: u64 = 4 << 10;
 const LARGEST_CHUNK: u64 = 1 << 30;
 
 /// Parses `auto`, or the size of chunks.
-pub fn parse_chunking(text: &str) -> Result<Chunking, String> {
+pub fn parse_chunking(text: &str) -> Result<Chunking, Fault> {
     if text == "auto" {
         return Ok(Chunking::Auto);
     }
     match parse_size(text) {
         Ok(bytes) if (SMALLEST_CHUNK..=LARGEST_CHUNK).contains(&bytes) => Ok(Chunking::Size(bytes)),
-        _ => Err(format!(
+        _ => Err(Fault::Refused(format!(
             "`{text}` is neither `auto` nor a size from 4K to 1G"
-        )),
+        ))),
     }
 }
 
 /// Parses a time: seconds, also with a fraction, or a number with `ms`, `s`, `min` or `h`.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
+pub fn parse_time(text: &str) -> Result<Duration, Fault> {
     const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
     let is_digit = |c: char| c.is_ascii_digit() || c == '.';
     let (number, unit) = text.split_at(text.find(|c| !is_digit(c)).unwrap_or(text.len()));
@@ -366,13 +369,19 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     let time = seconds
         .and_then(|(number, unit): (f64, f64)| Duration::try_from_secs_f64(number * unit).ok());
     time.ok_or_else(|| {
-        format!("`{text}` is not a time: expected a number of seconds, or one with ms, s, min or h")
+        Fault::Refused(format!(
+            "`{text}` is not a time: expected a number of seconds, or one with ms, s, min or h"
+        ))
     })
 }
 
 /// Parses a number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size: expected a number, or one with K, M, G or T");
+pub fn parse_size(text: &str) -> Result<u64, Fault> {
+    let wrong = || {
+        Fault::Refused(format!(
+            "`{text}` is not a size: expected a number, or one with K, M, G or T"
+        ))
+    };
     let shift = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
         Some(b'K') => 10,
         Some(b'M') => 20,
@@ -394,7 +403,7 @@ mod tests {
     use super::*;
 
     fn parse(list: &str) -> Result<ReadOptions, String> {
-        ReadOptions::parse(list.as_ref())
+        ReadOptions::parse(list.as_ref()).map_err(|fault| fault.to_string())
     }
 
     #[test]

@@ -20,6 +20,8 @@ struct Table<K: Hash + Eq, V> {
     /// Values with their weights.
     values: LruCache<K, (u64, V)>,
     weight: u64,
+    /// How often a value was asked for that was there.
+    hits: u64,
 }
 
 impl<K: Hash + Eq, V> Table<K, V> {
@@ -42,6 +44,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
             table: Mutex::new(Table {
                 values: LruCache::unbounded(),
                 weight: 0,
+                hits: 0,
             }),
         }
     }
@@ -51,15 +54,43 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
     where
         K: Borrow<Q>,
     {
-        let mut table = self.table.lock();
-        table.values.get(key).map(|(_, value)| value.clone())
+        let table = &mut *self.table.lock();
+        let (_, value) = table.values.get(key)?;
+        table.hits += 1;
+        Some(value.clone())
+    }
+
+    /// How often [`Lru::get`] has found a value.
+    pub fn hits(&self) -> u64 {
+        self.table.lock().hits
+    }
+
+    /// What all values weigh together.
+    pub fn weight(&self) -> u64 {
+        self.table.lock().weight
+    }
+
+    /// Whether there is a value of this key. That is no use of it.
+    pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.table.lock().values.contains(key)
+    }
+
+    /// All values at this moment. To ask for them is no use.
+    pub fn values(&self) -> Vec<V> {
+        let table = self.table.lock();
+        let values = table.values.iter().map(|(_, (_, value))| value);
+        values.cloned().collect()
     }
 
     /// Inserts a value, and replaces the previous value of its key. A value heavier than the capacity is not kept.
-    pub fn insert(&self, key: K, value: V, weight: u64) {
+    pub fn insert(&self, key: K, value: V, weight: u64) -> bool {
         let mut gone = Vec::new();
         let mut table = self.table.lock();
         gone.extend(table.remove(&key));
+        let is_new = gone.is_empty();
         if let Some(room) = self.capacity.checked_sub(weight) {
             while table.weight > room
                 && let Some((_, (weight, oldest))) = table.values.pop_lru()
@@ -72,6 +103,18 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         }
         drop(table);
         drop(gone);
+        is_new
+    }
+
+    /// Forgets the value that was used least recently. Returns whether there was one.
+    pub fn evict_one(&self) -> bool {
+        let mut table = self.table.lock();
+        let oldest = table.values.pop_lru();
+        if let Some((_, (weight, _))) = &oldest {
+            table.weight -= weight;
+        }
+        drop(table);
+        oldest.is_some()
     }
 
     /// Removes and returns a value.
@@ -96,13 +139,13 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
     }
 
     /// Removes all values that `is_kept` rejects.
-    pub fn retain(&self, is_kept: impl Fn(&V) -> bool)
+    pub fn retain(&self, is_kept: impl Fn(&K, &V) -> bool)
     where
         K: Clone,
     {
         let mut table = self.table.lock();
         let all = table.values.iter();
-        let others = all.filter(|(_, (_, value))| !is_kept(value));
+        let others = all.filter(|(key, (_, value))| !is_kept(key, value));
         let others: Vec<K> = others.map(|(key, _)| key.clone()).collect();
         let gone: Vec<V> = others.iter().filter_map(|key| table.remove(key)).collect();
         drop(table);
@@ -165,8 +208,9 @@ mod tests {
                     0 => drop(lru.remove(&key)),
                     1 => drop(lru.get(&key)),
                     2 if weight == 0 => lru.clear(),
-                    2 => lru.retain(|known| known % 2 == weight % 2),
-                    _ => lru.insert(key, weight, weight),
+                    2 => lru.retain(|_, known| known % 2 == weight % 2),
+                    3 => drop(lru.evict_one()),
+                    _ => drop(lru.insert(key, weight, weight)),
                 }
                 let table = lru.table.lock();
                 let sum: u64 = table.values.iter().map(|(_, (weight, _))| *weight).sum();

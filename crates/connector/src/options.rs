@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use h5logfs_catalog::options::{parse_size, parse_time};
+use h5logfs_common::fault::Fault;
 use h5logfs_host::lists::ENCODING;
 use h5logfs_output::{Fsync, Subfiles};
 
@@ -231,7 +232,7 @@ pub struct Given(Vec<(&'static str, String)>);
 
 impl Given {
     /// Adds one option. Fails with a sentence that names it.
-    pub fn add(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub fn add(&mut self, name: &str, value: &str) -> Result<(), Fault> {
         let row = ROWS.iter().find(|row| row.name == name);
         let row = row.ok_or_else(|| unknown(name))?;
         set(&mut Options::default(), row, name, value)?;
@@ -254,13 +255,13 @@ impl Given {
         &self,
         of_lists: Options,
         environment: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Options, String> {
+    ) -> Result<Options, Fault> {
         let mut options = of_lists;
         for row in &ROWS {
             if let Some(value) = environment(row.variable) {
                 let value = value
                     .to_str()
-                    .ok_or_else(|| format!("{}: not a text", row.variable))?;
+                    .ok_or_else(|| Fault::Refused(format!("{}: not a text", row.variable)))?;
                 set(&mut options, row, row.variable, value)?;
             }
         }
@@ -273,16 +274,17 @@ impl Given {
     }
 }
 
-fn set(options: &mut Options, row: &Row, called: &str, value: &str) -> Result<(), String> {
-    (row.set)(options, value).map_err(|expected| format!("{called}={value}: expected {expected}"))
+fn set(options: &mut Options, row: &Row, called: &str, value: &str) -> Result<(), Fault> {
+    (row.set)(options, value)
+        .map_err(|expected| Fault::Refused(format!("{called}={value}: expected {expected}")))
 }
 
-fn unknown(name: &str) -> String {
+fn unknown(name: &str) -> Fault {
     let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-    format!(
-        "unknown option {name}: expected one of under_vol, under_info, {}",
-        known.join(", ")
-    )
+    let known = known.join(", ");
+    Fault::Refused(format!(
+        "unknown option {name}: expected one of under_vol, under_info, {known}"
+    ))
 }
 
 impl Options {
@@ -329,10 +331,11 @@ mod tests {
     }
 
     fn complete(items: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<Options, String> {
-        given(items)?.complete(Options::default(), |name| {
+        let completed = given(items)?.complete(Options::default(), |name| {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| OsString::from(value))
-        })
+        });
+        completed.map_err(|fault| fault.to_string())
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use h5logfs_common::fault::Fault;
+
 /// An object of the process: a shared library, or the program.
 #[derive(Debug)]
 pub struct Object {
@@ -31,23 +33,23 @@ impl Object {
         (!handle.is_null()).then_some(Object { handle, addresses })
     }
 
-    /// Loads the library at `path`, which must define `symbol` itself. It stays loaded. It finds its own symbols before those
-    /// of the process, which may contain another library of its kind. Fails with the message of the system.
-    pub fn load(path: &Path, symbol: &CStr) -> Result<Self, String> {
+    /// Loads the library at `path`, which defines `symbol` itself. It stays loaded. It finds its own symbols before those of
+    /// the process, which may have another library of its kind. Fails with what the system says.
+    pub fn load(path: &Path, symbol: &CStr) -> Result<Self, Fault> {
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND | libc::RTLD_NODELETE;
         let name = CString::new(path.as_os_str().as_bytes());
-        let name = name.map_err(|_| "its path has a zero byte")?;
+        let name = name.map_err(|_| Fault::Refused("its path has a zero byte".into()))?;
         // SAFETY: `name` is a C string. The caller accepts that initializers of the library run.
         let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
         if handle.is_null() {
             // SAFETY: a call has just failed in this thread, so there is a text, valid until the next call.
             let text = unsafe { CStr::from_ptr(libc::dlerror()) };
-            return Err(text.to_string_lossy().into_owned());
+            return Err(Fault::Refused(text.to_string_lossy().into_owned()));
         }
         // SAFETY: `handle` is open, and `symbol` is a C string.
         let found = unsafe { libc::dlsym(handle, symbol.as_ptr()) };
         let addresses = containing(found.addr()).map(|(_, addresses)| addresses);
-        let missing = || format!("it does not define {}", symbol.to_string_lossy());
+        let missing = || Fault::Refused(format!("it does not define {}", symbol.to_string_lossy()));
         Ok(Object {
             handle,
             addresses: addresses.ok_or_else(missing)?,

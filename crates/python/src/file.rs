@@ -73,7 +73,7 @@ pub fn check_options(options: OsString) -> PyResult<()> {
 }
 
 fn parsed(options: &OsStr) -> PyResult<Options> {
-    Options::parse(options).map_err(PyValueError::new_err)
+    Options::parse(options).map_err(|fault| PyValueError::new_err(fault.to_string()))
 }
 
 impl Content {

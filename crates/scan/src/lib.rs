@@ -51,6 +51,7 @@ mod unclosed;
 #[cfg(feature = "worker")]
 pub mod worker;
 
+use std::fmt::Display;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -162,10 +163,10 @@ fn not_a_log(path: &Path, reason: impl Into<String>) -> Error {
     }
 }
 
-fn no_moment(path: &Path, reason: String) -> Error {
+fn no_moment(path: &Path, reason: impl Display) -> Error {
     Error::NoMoment {
         path: path.to_owned(),
-        reason,
+        reason: reason.to_string(),
     }
 }
 
@@ -174,7 +175,7 @@ fn plain(path: &Path, is_settled: bool, moment: Moment) -> Error {
     match (is_settled, moment) {
         (false, _) => not_a_log(path, "plain HDF5"),
         (true, Moment::Newest) => not_a_log(path, "plain HDF5, a log that was settled"),
-        (true, _) => no_moment(path, SETTLED.into()),
+        (true, _) => no_moment(path, SETTLED),
     }
 }
 

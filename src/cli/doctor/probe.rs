@@ -133,7 +133,7 @@ fn probe(args: &ProbeArgs) -> Probed {
     const FIRST: (c_uint, c_uint) = (1, 14);
     let object = match Object::load(&args.library, c"H5get_libversion") {
         Ok(object) => object,
-        Err(reason) => return Probed::Failed(reason),
+        Err(fault) => return Probed::Failed(fault.to_string()),
     };
     let Some(versions) = Versions::of(&object) else {
         return Probed::Failed("it is no libhdf5".into());
@@ -184,7 +184,8 @@ fn probe(args: &ProbeArgs) -> Probed {
 /// Why a plug-in cannot be loaded.
 fn broken(plugin: &Path) -> Option<(PathBuf, String)> {
     let loaded = Object::load(plugin, c"H5PLget_plugin_info");
-    loaded.err().map(|reason| (plugin.to_owned(), reason))
+    let fault = loaded.err()?;
+    Some((plugin.to_owned(), fault.to_string()))
 }
 
 /// Why the connector refuses options.

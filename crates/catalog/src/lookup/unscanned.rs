@@ -29,7 +29,7 @@ pub fn snapshot(
     let moment = settings.moment.check_closed(None);
     moment.map_err(|reason| Error::NoMoment {
         path: file.path().to_owned(),
-        reason,
+        reason: reason.to_string(),
     })?;
     let snapshot = of_found(found, SourcePath::below(request.relative), file);
     let reservation = task.reserve(snapshot.bytes() as u64);

@@ -5,7 +5,6 @@
 //! after it, in the same process. That reaches no further than the rights of a user who can write such a file: all files of
 //! one worker lie in one directory and have the same owner, group and mode, and so the same writers and readers.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -15,7 +14,7 @@ use rustix::io::Errno;
 use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::snapshot::Snapshot;
 
-use super::child::Worker;
+use super::worker::Worker;
 
 /// Extended attributes that may give further users a right to a file.
 const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.nfs4_acl"];
@@ -51,15 +50,6 @@ impl Rights {
     }
 }
 
-/// A worker between two scans. Ended on drop.
-#[derive(Debug)]
-pub struct Idle {
-    pub process: Worker,
-    pub socket: OwnedFd,
-    /// How many scans it has done.
-    pub scans: usize,
-}
-
 /// The idle workers of a pool.
 #[derive(Debug)]
 pub struct IdleWorkers {
@@ -73,7 +63,7 @@ pub struct IdleWorkers {
 struct Kept {
     /// How many directories are being listed. Without one, no worker is kept.
     listings: usize,
-    workers: Vec<(Rights, Idle)>,
+    workers: Vec<(Rights, Worker)>,
 }
 
 impl IdleWorkers {
@@ -110,14 +100,14 @@ impl IdleWorkers {
     }
 
     /// A worker that has scanned such files.
-    pub fn take(&self, rights: &Rights) -> Option<Idle> {
+    pub fn take(&self, rights: &Rights) -> Option<Worker> {
         let mut kept = self.kept.lock();
         let at = kept.workers.iter().position(|(of, _)| of == rights)?;
         Some(kept.workers.swap_remove(at).1)
     }
 
     /// Keeps a worker that has made `snapshot`, or ends it. It is not kept after a file in which something is wrong.
-    pub fn put(&self, rights: Rights, worker: Idle, snapshot: &Snapshot) {
+    pub fn put(&self, rights: Rights, worker: Worker, snapshot: &Snapshot) {
         let is_sound = snapshot.diagnostics.is_empty() && !snapshot.has_unreadable;
         let is_small = snapshot.bytes() <= LARGEST_SNAPSHOT;
         if !is_sound || !is_small || worker.scans >= self.most_scans {

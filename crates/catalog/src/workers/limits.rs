@@ -141,6 +141,18 @@ fn has_no_capabilities() -> bool {
 }
 
 impl Limits {
+    /// The arguments of a hidden subcommand of the program `h5logfs` that scans within these limits.
+    pub(super) fn arguments(&self, subcommand: &str) -> io::Result<Vec<String>> {
+        let user = self.user()?;
+        let user = user.map(|ScanUser { uid, gid }| format!("--user={uid}:{gid}"));
+        let limits = [
+            subcommand.to_owned(),
+            format!("--memory={}", self.memory),
+            format!("--cpu={}", self.cpu.as_secs()),
+        ];
+        Ok(limits.into_iter().chain(user).collect())
+    }
+
     /// The user that workers become. `None` keeps the user of this process: only root can change the user. Nor can root
     /// in a user namespace that has no other users, which has no more rights than its user outside, nor root who has given up
     /// all capabilities, as a helper of mount(8) may.

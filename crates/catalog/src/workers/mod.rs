@@ -7,13 +7,14 @@
 //!    └───────── asks for files; sends a Snapshot ───────┘
 //! ```
 //!
-//! A [`WorkerPool`] starts the zygote, a small process that forks workers. [`OneScan`] starts a worker
-//! itself, where nothing may be left between scans. All of them run the program `h5logfs`, and a [`ForkedScan`], which that
-//! program uses for one file, forks the worker from it. The serving side is in the crate `h5logfs-scan`.
+//! [`Workers`] is the scanner. Its policy says what becomes of a worker after a scan, and how many there may be. All workers run the
+//! program `h5logfs`; its serving side is in the crate `h5logfs-scan`.
 //!
-//! * `zygote` starts and ends the zygote, which forks workers, and `child` ends them.
-//! * `hidden_child` starts a process that a host does not see among its children, `hidden_program` the program h5logfs in
-//!   one, and `one_close` closes a log that way.
+//! * `worker` is a running worker, whoever has started it.
+//! * `once` is the policy of one scan for each worker, `pool` that of a limited number of workers that threads share.
+//! * `fork` forks a worker from this process, `zygote` starts and ends the zygote, which forks workers, `hidden_child` starts a
+//!   process that a host does not see among its children, and `hidden_program` the program h5logfs in one.
+//! * `one_close` closes a log by such a process.
 //! * `broker` opens the files that a worker asks for, and checks its snapshot.
 //! * `idle` keeps workers from one scan of a listing to the next.
 //! * `limits` holds the limits of a scan.
@@ -21,198 +22,122 @@
 //! * `failure_budget` refuses scans for an owner whose files keep killing workers.
 
 mod broker;
-mod child;
 mod failure_budget;
-mod forked_scan;
+mod fork;
 mod hidden_child;
 mod hidden_program;
 mod idle;
 mod limits;
+mod once;
 pub(crate) mod one_close;
-mod one_scan;
+mod pool;
 mod slots;
+mod worker;
 mod zygote;
-
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::{ScanRequest, Scanner};
 use h5logfs_log::snapshot::Snapshot;
-use parking_lot::Mutex;
-use rustix::fs::Stat;
 use rustix::process::Signal;
 
 use broker::{Broker, NoSnapshot};
-use failure_budget::FailureBudget;
-pub use forked_scan::ForkedScan;
-use idle::{Idle, IdleWorkers};
+pub use fork::Serve;
 pub use limits::{LARGEST_BATCH, Limits, MOST_WORKERS, PROGRAM_VARIABLE, SMALLEST_MEMORY};
-pub use one_scan::OneScan;
-use slots::Slots;
-use zygote::{NoWorker, Zygote};
+use once::Once;
+use pool::Pool;
+use worker::Process;
 
-/// A scanner whose scans run in processes without rights, a limited number at a time.
-///
-/// The pool belongs to one process and ends its processes on drop. Threads share it: [`Scanner::scan`] waits for a
-/// free worker. It fails with [`Error::ScanDied`] for a scan that crashes or exceeds its [`Limits`].
+/// A scanner whose scans run in processes without rights. [`Scanner::scan`] fails with [`Error::ScanDied`] for a scan that
+/// crashes or exceeds its [`Limits`].
 #[derive(Debug)]
-pub struct WorkerPool {
+pub struct Workers {
     limits: Limits,
-    slots: Slots,
-    failures: FailureBudget,
-    idle: IdleWorkers,
-    /// A new one replaces it when it dies. Held while it starts a worker, since answers come without a name: with its
-    /// time limit, and for one that has to be started first.
-    zygote: Mutex<Zygote>,
+    policy: Policy,
 }
 
-/// How long a worker may take to end after it has sent its outcome.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// What becomes of a worker after a scan, and how many there may be.
+#[derive(Debug)]
+enum Policy {
+    /// It ends. There are as many as there are scans.
+    Once(Once),
+    /// It may do another scan of the same listing. There is a limited number, which threads share.
+    Pooled(Box<Pool>),
+}
 
-impl WorkerPool {
-    /// Starts the zygote. Fails with [`Error::Io`] if the program is not found or cannot be confined. Confinement that
-    /// the system supports in part is a warning in the log.
-    pub fn start(limits: Limits) -> Result<Self> {
-        let zygote = start_zygote(&limits)?;
-        if let Some(lacking) = &zygote.lacking {
-            log::warn!("scans are not fully confined: {lacking}");
-        }
-        Ok(WorkerPool {
-            slots: Slots::new(limits.workers),
-            failures: FailureBudget::new(limits.cpu),
-            idle: IdleWorkers::new(limits.batch, limits.workers),
-            zygote: Mutex::new(zygote),
+impl Workers {
+    /// A limited number of workers, which a zygote forks. Threads share them, and wait for a free one. Fails with [`Error::Io`]
+    /// if the program is not found or cannot be confined.
+    pub fn pooled(limits: Limits) -> Result<Self> {
+        let pool = Pool::start(&limits)?;
+        let policy = Policy::Pooled(Box::new(pool));
+        Ok(Workers { limits, policy })
+    }
+
+    /// A worker for each scan, for hosts that do not know us: they do not see it.
+    pub fn once(limits: Limits) -> Self {
+        Workers {
             limits,
-        })
+            policy: Policy::Once(Once::default()),
+        }
     }
 
-    fn scan_with_worker(
-        &self,
-        task: &Task,
-        request: ScanRequest<'_>,
-    ) -> Result<Reserved<Snapshot>> {
-        let file = stat_of(&request)?;
-        let owner = file.st_uid;
-        let _slot = self.slots.take(owner);
-        // Earlier scans may have spent the budget of the owner while this one waited.
-        if let Some(reason) = self.failures.refusal(owner, Instant::now()) {
-            let path = request.dir.full_path(request.relative);
-            return Err(Error::of(path, reason));
+    /// A worker for each scan. The first one is a fork of this process, made now. This is for the program `h5logfs` as it has
+    /// just been started.
+    pub fn once_forked(limits: Limits, serve: Serve) -> Self {
+        let policy = Policy::Once(Once::forked(&limits, serve));
+        Workers { limits, policy }
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        match &self.policy {
+            Policy::Once(_) => None,
+            Policy::Pooled(pool) => Some(pool),
         }
-        let broker = Broker::new(request, self.limits.metadata, owner);
-        let rights = self.idle.rights(&request, &file);
-        let idle = rights.as_ref().and_then(|rights| self.idle.take(rights));
-        let by_idle = idle.map(|worker| self.scan_by(worker, task, &broker, owner));
-        let (scanned, worker) = match by_idle {
-            Some((Ok(scanned), worker)) => (scanned, worker),
-            // A file is judged by a process that has seen no other one.
-            _ => {
-                let (scanned, worker) = self.scan_by(self.worker()?, task, &broker, owner);
-                (scanned?, worker)
+    }
+}
+
+impl Scanner for Workers {
+    fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
+        let limits = &self.limits;
+        let file = request.dir.stat(request.relative);
+        let file = file.map_err(|e| Error::io(request.dir.full_path(request.relative), e))?;
+        match &self.policy {
+            Policy::Once(once) => {
+                let broker = Broker::new(request, limits.metadata, file.st_uid);
+                once.scan(limits, task, &broker)
             }
-        };
-        if let Some((rights, worker)) = rights.zip(worker) {
-            self.idle.put(rights, worker, &scanned);
+            Policy::Pooled(pool) => pool.scan(limits, task, &request, &file),
         }
-        Ok(scanned)
     }
 
-    /// Has a worker do a scan. Returns the worker, too, unless it has ended.
-    fn scan_by(
-        &self,
-        mut worker: Idle,
-        task: &Task,
-        broker: &Broker<'_>,
-        owner: u32,
-    ) -> (Result<Reserved<Snapshot>>, Option<Idle>) {
-        let start = Instant::now();
-        worker.scans += 1;
-        let served = broker.serve(task, worker.socket.as_fd(), start + self.limits.time);
-        let cause = match served {
-            Ok(bytes) => return (broker.check(task, &bytes), Some(worker)),
-            Err(cause) => cause,
-        };
-        if !matches!(cause, NoSnapshot::Failed(_)) {
-            self.failures.add(owner, start.elapsed(), Instant::now());
+    fn begin_listing(&self) {
+        if let Some(pool) = self.pool() {
+            pool.idle.begin_listing();
         }
-        let end = || worker.process.end(EXIT_TIMEOUT)?.terminating_signal();
-        (Err(failure(&self.limits, broker, cause, end)), None)
     }
 
-    /// Starts a worker. Replaces a zygote that has died, once.
-    fn worker(&self) -> Result<Idle> {
-        let mut zygote = self.zygote.lock();
-        let mut made = zygote.worker();
-        if matches!(made, Err(NoWorker::ZygoteDied)) {
-            log::warn!("the zygote of the scan workers has died; it is started again");
-            *zygote = start_zygote(&self.limits)?;
-            made = zygote.worker();
+    fn end_listing(&self) {
+        if let Some(pool) = self.pool() {
+            pool.idle.end_listing();
         }
-        made.map_err(|e| match e {
-            NoWorker::Refused(e) => Error::io("scan worker", e),
-            NoWorker::ZygoteDied => Error::io("scan worker", io::ErrorKind::BrokenPipe.into()),
-        })
     }
 }
 
-/// The state of the file that is to be scanned.
-fn stat_of(request: &ScanRequest<'_>) -> Result<Stat> {
-    let found = request.dir.stat(request.relative);
-    found.map_err(|e| Error::io(request.dir.full_path(request.relative), e))
-}
-
-/// What serves the only scan of a worker. Fails where the file cannot be looked at.
-fn broker_of<'a>(limits: &Limits, request: ScanRequest<'a>) -> Result<Broker<'a>> {
-    let owner = stat_of(&request)?.st_uid;
-    Ok(Broker::new(request, limits.metadata, owner))
-}
-
-/// Has a worker that does one scan do it. `let_go` ends the worker once it has answered; `end` waits for the end of one that has not,
-/// and returns the signal that has ended it.
-fn scan_once<W>(
-    limits: &Limits,
-    task: &Task,
-    broker: &Broker<'_>,
-    (worker, socket): (W, OwnedFd),
-    let_go: impl FnOnce(W),
-    end: impl FnOnce(W) -> Option<i32>,
-) -> Result<Reserved<Snapshot>> {
-    let served = broker.serve(task, socket.as_fd(), Instant::now() + limits.time);
-    // If the scan goes on for which nobody waits any more, it ends with this.
-    drop(socket);
-    match served {
-        Ok(bytes) => {
-            // Meanwhile the worker ends.
-            let checked = broker.check(task, &bytes);
-            let_go(worker);
-            checked
-        }
-        Err(cause) => Err(failure(limits, broker, cause, || end(worker))),
-    }
-}
-
-/// Why there is no snapshot. `end` waits for the end of the worker, and returns the signal that has ended it.
-fn failure(
-    limits: &Limits,
-    broker: &Broker<'_>,
-    cause: NoSnapshot,
-    end: impl FnOnce() -> Option<i32>,
-) -> Error {
+/// Why there is no snapshot. Waits for the end of the worker where that tells more.
+fn failure(limits: &Limits, broker: &Broker<'_>, cause: NoSnapshot, worker: Process) -> Error {
     match cause {
         NoSnapshot::Failed(error) => error,
         cause => Error::ScanDied {
             path: broker.path(),
-            reason: describe(limits, cause, end),
+            reason: describe(limits, cause, worker),
         },
     }
 }
 
-/// Tells why there is no snapshot. `end` waits for the end of the worker, and returns the signal that has ended it.
-fn describe(limits: &Limits, cause: NoSnapshot, end: impl FnOnce() -> Option<i32>) -> String {
+/// Tells why there is no snapshot. Waits for the end of the worker.
+fn describe(limits: &Limits, cause: NoSnapshot, worker: Process) -> String {
     let signal = match cause {
         NoSnapshot::TimedOut => {
             return format!("it took more than {} s (scan_time)", limits.time.as_secs());
@@ -220,7 +145,7 @@ fn describe(limits: &Limits, cause: NoSnapshot, end: impl FnOnce() -> Option<i32
         NoSnapshot::BadMessage(reason) => {
             return format!("the worker does not make sense: {reason}");
         }
-        NoSnapshot::WorkerGone | NoSnapshot::Failed(_) => end(),
+        NoSnapshot::WorkerGone | NoSnapshot::Failed(_) => worker.end(),
     };
     match signal {
         Some(signal) if signal == Signal::XCPU.as_raw() || signal == Signal::KILL.as_raw() => {
@@ -242,23 +167,5 @@ fn describe(limits: &Limits, cause: NoSnapshot, end: impl FnOnce() -> Option<i32
         }
         Some(signal) => format!("the worker was killed by signal {signal}"),
         None => "the worker ended without a word".to_owned(),
-    }
-}
-
-fn start_zygote(limits: &Limits) -> Result<Zygote> {
-    Zygote::start(limits).map_err(|e| Error::io("scan worker", e))
-}
-
-impl Scanner for WorkerPool {
-    fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
-        self.scan_with_worker(task, request)
-    }
-
-    fn begin_listing(&self) {
-        self.idle.begin_listing();
-    }
-
-    fn end_listing(&self) {
-        self.idle.end_listing();
     }
 }

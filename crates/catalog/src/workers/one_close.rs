@@ -4,7 +4,6 @@
 //! then. So where a host closes logs one soon after the other, it keeps the process, which waits for the next one for a
 //! moment ([`PATIENCE`](h5logfs_log::scan::protocol::PATIENCE)), and ends by itself.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::mem;
@@ -21,9 +20,8 @@ use h5logfs_common::task::Task;
 use h5logfs_log::scan::protocol::{Channel, CloseTask, CloseWork, Forever, Request};
 use parking_lot::Mutex;
 
-use super::hidden_child::HiddenChild;
-use super::limits::PROGRAM_VARIABLE;
-use super::{EXIT_TIMEOUT, hidden_program};
+use super::hidden_program;
+use super::worker::{self, Worker, not_started};
 
 /// The hidden subcommand of the program `h5logfs` that closes logs.
 const SUBCOMMAND: &str = "close-log";
@@ -101,15 +99,11 @@ fn work(program: &Path, log: &Path, work: CloseWork) -> Result<Closed> {
         }
     }
     let closer = Closer::start(program).map_err(|e| {
-        let program = program.display();
         let what = match work {
             CloseWork::Close { .. } => "a log is closed",
             CloseWork::TakeIn => "what no flush covers is taken in",
         };
-        let reason = format!(
-            "{what} by the program h5logfs, and {program} cannot be started: {e}; {PROGRAM_VARIABLE} can name another one"
-        );
-        Error::of(log, reason)
+        Error::of(log, not_started(what, program, &e))
     })?;
     match closer.work(log, work) {
         Answer::Closed(closed) => {
@@ -132,7 +126,7 @@ enum Answer {
 
 /// A process that closes logs.
 struct Closer {
-    child: HiddenChild,
+    process: worker::Process,
     socket: Arc<OwnedFd>,
     channel: Channel<Arc<OwnedFd>, Forever>,
     /// Device and number of the socket: a host may close descriptors that it does not know, and the next file that it opens
@@ -172,12 +166,13 @@ impl Host {
 
 impl Closer {
     fn start(program: &Path) -> io::Result<Self> {
-        let arguments = [SUBCOMMAND.to_owned(), hidden_program::release()];
-        let arguments = arguments.map(OsString::from);
-        let (child, socket) = hidden_program::start(program, arguments.into())?;
+        let arguments = vec![SUBCOMMAND.to_owned(), hidden_program::release()];
+        let Worker {
+            process, socket, ..
+        } = Worker::of_program(program, arguments)?;
         let socket = Arc::new(socket);
         Ok(Closer {
-            child,
+            process,
             channel: Channel::new(Arc::clone(&socket), Forever),
             identity: identity(&socket),
             socket,
@@ -238,7 +233,7 @@ impl Closer {
     fn end(self) -> String {
         let is_connected = self.is_connected();
         let Closer {
-            child,
+            process,
             socket,
             channel,
             host,
@@ -252,10 +247,10 @@ impl Closer {
         }
         if !host.process.is_this() {
             // It is the child of another process, from which this one was forked.
-            mem::forget(child);
+            mem::forget(process);
             return String::new();
         }
-        match child.end(EXIT_TIMEOUT) {
+        match process.end() {
             Some(signal) => format!("the program that closes it was killed by signal {signal}"),
             None => "the program that closes it ended without a word".into(),
         }

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
 use rustix::process::Pid;
 
-use super::child::Worker;
-use super::idle::Idle;
-use super::limits::{Limits, ScanUser};
+use super::limits::Limits;
+use super::worker::Worker;
 use h5logfs_log::scan::protocol::{self, Direction, READY, poll};
 
 /// The hidden subcommand of the program `h5logfs` that runs the zygote.
@@ -60,18 +59,14 @@ impl Zygote {
     }
 
     /// Starts a worker.
-    pub fn worker(&self) -> Result<Idle, NoWorker> {
+    pub fn worker(&self) -> Result<Worker, NoWorker> {
         let (ours, theirs) = protocol::pair(SocketType::STREAM).map_err(NoWorker::Refused)?;
         let number = self
             .ask_for_worker(theirs)
             .map_err(|_| NoWorker::ZygoteDied)?;
         // A negative number is an errno.
         match Pid::from_raw(number.max(0)) {
-            Some(process) => Ok(Idle {
-                process: Worker::new(process),
-                socket: ours,
-                scans: 0,
-            }),
+            Some(process) => Ok(Worker::of_child(process, ours)),
             None => {
                 let error = io::Error::from_raw_os_error(number.saturating_neg());
                 Err(NoWorker::Refused(error))
@@ -118,9 +113,7 @@ fn command(limits: &Limits) -> io::Result<Command> {
     let mut command = Command::new(&limits.program);
     command
         .arg0("h5logfs")
-        .arg(SUBCOMMAND)
-        .arg(format!("--memory={}", limits.memory))
-        .arg(format!("--cpu={}", limits.cpu.as_secs()))
+        .args(limits.arguments(SUBCOMMAND)?)
         .current_dir("/")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -129,8 +122,5 @@ fn command(limits: &Limits) -> io::Result<Command> {
         .env("LD_BIND_NOW", "1")
         // libhdf5 may not be in the usual directories.
         .envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
-    if let Some(ScanUser { uid, gid }) = limits.user()? {
-        command.arg(format!("--user={uid}:{gid}"));
-    }
     Ok(command)
 }

@@ -8,6 +8,7 @@ use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::line::Commit;
+use h5logfs_common::fault::Fault;
 
 /// A state of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,14 +24,15 @@ pub enum Moment {
 
 impl Moment {
     /// Parses the number of a flush.
-    pub fn of_flush(text: &str) -> Result<Self, String> {
+    pub fn of_flush(text: &str) -> Result<Self, Fault> {
         let number = text.parse().ok().filter(|number| *number > 0);
-        let number = number.ok_or_else(|| format!("{text}: not the number of a flush"))?;
+        let number =
+            number.ok_or_else(|| Fault::Refused(format!("{text}: not the number of a flush")))?;
         Ok(Moment::Flush(number))
     }
 
     /// Parses a time with an offset, as in `2026-03-01T12:00:00Z`, or else a local time.
-    pub fn of_time(text: &str) -> Result<Self, String> {
+    pub fn of_time(text: &str) -> Result<Self, Fault> {
         let with_offset = text.parse::<Timestamp>().ok();
         let time = with_offset.or_else(|| {
             let local: DateTime = text.parse().ok()?;
@@ -38,18 +40,21 @@ impl Moment {
             Some(local.timestamp())
         });
         let time = time.ok_or_else(|| {
-            format!("{text}: not a time, as 2026-03-01T12:00:00 or 2026-03-01T12:00:00Z")
+            Fault::Refused(format!(
+                "{text}: not a time, as 2026-03-01T12:00:00 or 2026-03-01T12:00:00Z"
+            ))
         })?;
         Ok(Moment::Time(time.as_millisecond()))
     }
 
     /// The flush of this state; `None` for the newest one. Fails where the journal does not have it.
-    pub fn flush_in(self, commits: &[Commit]) -> Result<Option<u64>, String> {
+    pub fn flush_in(self, commits: &[Commit]) -> Result<Option<u64>, Fault> {
         match self {
             Moment::Newest => Ok(None),
             Moment::Flush(flush) => {
                 let has = commits.iter().any(|commit| commit.flush == flush);
-                let missing = || format!("it has no flush {flush}: {}", flushes(commits));
+                let missing =
+                    || Fault::Refused(format!("it has no flush {flush}: {}", flushes(commits)));
                 has.then_some(Some(flush)).ok_or_else(missing)
             }
             Moment::Time(time) => flush_at(commits, time).map(Some),
@@ -57,8 +62,8 @@ impl Moment {
     }
 
     /// Fails where a closed log does not have this state. `last` is its last flush, if it is recorded.
-    pub fn check_closed(self, last: Option<u64>) -> Result<(), String> {
-        Err(match (self, last) {
+    pub fn check_closed(self, last: Option<u64>) -> Result<(), Fault> {
+        Err(Fault::Refused(match (self, last) {
             (Moment::Newest, _) => return Ok(()),
             (Moment::Flush(flush), Some(last)) if flush == last => return Ok(()),
             (_, Some(last)) => {
@@ -67,7 +72,7 @@ impl Moment {
             (_, None) => {
                 "it is a log without numbered flushes, so it has no state but the newest".to_owned()
             }
-        })
+        }))
     }
 }
 
@@ -75,22 +80,23 @@ impl Moment {
 pub const SETTLED: &str = "it is settled: an ordinary HDF5 file, which shows none of its flushes";
 
 /// The last flush complete at a time.
-fn flush_at(commits: &[Commit], time: i64) -> Result<u64, String> {
+fn flush_at(commits: &[Commit], time: i64) -> Result<u64, Fault> {
     let times: Vec<_> = commits
         .iter()
         .filter_map(|c| Some((c.flush, c.time?)))
         .collect();
     let Some((first, begin)) = times.first() else {
-        return Err(format!(
+        return Err(Fault::Refused(format!(
             "its flushes do not tell their times: {}",
             flushes(commits)
-        ));
+        )));
     };
     // A clock may have been set back.
     let found = times.iter().rev().find(|(_, complete)| *complete <= time);
     found.map(|(flush, _)| *flush).ok_or_else(|| {
         let begin = shown(*begin);
-        format!("at that time it had no flush: flush {first} was complete at {begin}")
+        let reason = format!("at that time it had no flush: flush {first} was complete at {begin}");
+        Fault::Refused(reason)
     })
 }
 
@@ -139,12 +145,15 @@ mod tests {
         assert_eq!(Moment::Newest.flush_in(&commits), Ok(None));
         assert_eq!(Moment::Flush(5).flush_in(&commits), Ok(Some(5)));
         for none in [3, 7] {
-            let said = Moment::Flush(none).flush_in(&commits).unwrap_err();
+            let said = Moment::Flush(none)
+                .flush_in(&commits)
+                .unwrap_err()
+                .to_string();
             assert!(said.ends_with("it has flushes 4 to 6"), "{said}");
         }
-        let said = Moment::Flush(1).flush_in(&[]).unwrap_err();
+        let said = Moment::Flush(1).flush_in(&[]).unwrap_err().to_string();
         assert!(said.ends_with("it has none"), "{said}");
-        let said = Moment::Time(0).flush_in(&commits).unwrap_err();
+        let said = Moment::Time(0).flush_in(&commits).unwrap_err().to_string();
         assert!(said.contains("do not tell their times"), "{said}");
     }
 
@@ -158,7 +167,7 @@ mod tests {
             assert_eq!(at(time), Ok(Some(flush)), "{time}");
         }
         for early in [999, i64::MIN] {
-            let said = at(early).unwrap_err();
+            let said = at(early).unwrap_err().to_string();
             assert!(
                 said.contains("flush 5 was complete at 1970-01-01T00:00:01Z"),
                 "{said}"
@@ -199,9 +208,9 @@ mod tests {
         assert_eq!(Moment::Newest.check_closed(None), Ok(()));
         assert_eq!(Moment::Flush(3).check_closed(Some(3)), Ok(()));
         for moment in [Moment::Flush(2), Moment::Time(0)] {
-            let said = moment.check_closed(Some(3)).unwrap_err();
+            let said = moment.check_closed(Some(3)).unwrap_err().to_string();
             assert!(said.contains("only the last one can be shown, 3"), "{said}");
-            let said = moment.check_closed(None).unwrap_err();
+            let said = moment.check_closed(None).unwrap_err().to_string();
             assert!(said.contains("without numbered flushes"), "{said}");
         }
     }

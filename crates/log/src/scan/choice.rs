@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::filters::Filter;
+use h5logfs_common::fault::Fault;
 
 /// What is otherwise than in the log. A view has all objects, and the filters that the log records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,10 +59,12 @@ impl Choice {
     }
 
     /// Fails with the first of the chosen paths that is none of `found`.
-    pub fn check_found(&self, mut found: impl FnMut(&str) -> bool) -> Result<(), String> {
+    pub fn check_found(&self, mut found: impl FnMut(&str) -> bool) -> Result<(), Fault> {
         let is_root = |path: &&String| path.as_str() == "/";
         let missing = self.only.iter().find(|path| !is_root(path) && !found(path));
-        missing.map_or(Ok(()), |path| Err(format!("there is no {path}")))
+        missing.map_or(Ok(()), |path| {
+            Err(Fault::Refused(format!("there is no {path}")))
+        })
     }
 }
 
@@ -101,7 +104,10 @@ mod tests {
     fn what_is_missing_is_told() {
         let choice = Choice::only(["/a", "b"]);
         assert_eq!(choice.check_found(|_| true), Ok(()));
-        let missing = choice.check_found(|path| path == "/a").unwrap_err();
+        let missing = choice
+            .check_found(|path| path == "/a")
+            .unwrap_err()
+            .to_string();
         assert!(missing.contains("/b"), "{missing}");
     }
 }

@@ -12,6 +12,7 @@ use super::shape::Chunking;
 use crate::journal::Moment;
 use crate::journal::visible::MOST_DATA;
 use crate::source_dir::bytes_of_paths;
+use h5logfs_common::fault::Fault;
 
 /// All options that decide the outcome of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,13 +161,13 @@ impl Settings {
     }
 
     /// Sets one of [`LAYOUT_OPTIONS`]. Fails with the reason where the value is not valid.
-    pub fn set(&mut self, option: &str, value: &[u8]) -> Result<(), String> {
+    pub fn set(&mut self, option: &str, value: &[u8]) -> Result<(), Fault> {
         match (option, value) {
             (BURST_DIR | SUBFILE_DIR, _) => {
                 let dirs = value.split(|b| *b == b':');
                 let dirs: Vec<_> = dirs.filter(|dir| !dir.is_empty()).collect();
                 if dirs.is_empty() {
-                    return Err(format!("{option}= has no directory"));
+                    return Err(Fault::Refused(format!("{option}= has no directory")));
                 }
                 let dirs = dirs.into_iter().map(OsStr::from_bytes);
                 self.log_dirs.extend(dirs.map(PathBuf::from));
@@ -175,21 +176,25 @@ impl Settings {
             (NETCDF, b"plain") => self.without_logs = false,
             (NETCDF, _) => {
                 let value = String::from_utf8_lossy(value);
-                return Err(format!("{NETCDF}={value}: neither `hdf5` nor `plain`"));
+                return Err(Fault::Refused(format!(
+                    "{NETCDF}={value}: neither `hdf5` nor `plain`"
+                )));
             }
             (INCOMPLETE_ATTRIBUTE, b"on") => self.incomplete_attribute = true,
             (INCOMPLETE_ATTRIBUTE, b"off") => self.incomplete_attribute = false,
             (INCOMPLETE_ATTRIBUTE, _) => {
                 let value = String::from_utf8_lossy(value);
-                return Err(format!(
+                return Err(Fault::Refused(format!(
                     "{INCOMPLETE_ATTRIBUTE}={value}: neither `on` nor `off`"
-                ));
+                )));
             }
             (SHOW_UNFLUSHED, b"on") => self.unflushed = true,
             (SHOW_UNFLUSHED, b"off") => self.unflushed = false,
             (SHOW_UNFLUSHED, _) => {
                 let value = String::from_utf8_lossy(value);
-                return Err(format!("{SHOW_UNFLUSHED}={value}: neither `on` nor `off`"));
+                return Err(Fault::Refused(format!(
+                    "{SHOW_UNFLUSHED}={value}: neither `on` nor `off`"
+                )));
             }
             (AT_FLUSH | AT_TIME, _) => {
                 let text = String::from_utf8_lossy(value);
@@ -197,9 +202,10 @@ impl Settings {
                     AT_FLUSH => Moment::of_flush,
                     _ => Moment::of_time,
                 };
-                self.moment = parse(&text).map_err(|reason| format!("{option}={reason}"))?;
+                self.moment =
+                    parse(&text).map_err(|reason| Fault::Refused(format!("{option}={reason}")))?;
             }
-            _ => return Err(format!("unknown option {option}")),
+            _ => return Err(Fault::Refused(format!("unknown option {option}"))),
         }
         Ok(())
     }
@@ -299,7 +305,10 @@ mod tests {
             ("at_time", "noon"),
             ("other", "1"),
         ] {
-            let complaint = settings.set(option, value.as_bytes()).unwrap_err();
+            let complaint = settings
+                .set(option, value.as_bytes())
+                .unwrap_err()
+                .to_string();
             assert!(complaint.contains(option), "{complaint}");
         }
     }

@@ -78,12 +78,15 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
 }
 
 /// How many steps are shown.
-fn steps_at(moment: Moment, newest: u64) -> std::result::Result<u64, String> {
+fn steps_at(moment: Moment, newest: u64) -> Result<u64, Fault> {
     match moment {
         Moment::Newest => Ok(newest),
         Moment::Flush(step) if step <= newest => Ok(step),
-        Moment::Flush(step) => Err(format!("it has no step {step}: it has {newest}")),
-        Moment::Time(_) => Err("its steps do not tell their times".to_owned()),
+        Moment::Flush(step) => {
+            let reason = format!("it has no step {step}: it has {newest}");
+            Err(Fault::Refused(reason))
+        }
+        Moment::Time(_) => Err(Fault::Refused("its steps do not tell their times".into())),
     }
 }
 

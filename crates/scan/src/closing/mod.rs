@@ -16,7 +16,7 @@ mod unflushed;
 pub use front::{Front, Role};
 pub use h5logfs_log::journal::known_table::KnownTable;
 pub use kept::{KeptFile, KeptState};
-pub use recover::{How, Outcome, Recovered, recover, recover_knowing, take_in_unflushed};
+pub use recover::{Asked, How, Outcome, Recovered, recover, recover_knowing, take_in_unflushed};
 pub use unflushed::{Did, Handled, Unflushing};
 
 use std::borrow::Cow;

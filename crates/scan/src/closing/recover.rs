@@ -72,18 +72,43 @@ pub enum Outcome {
 pub struct How {
     /// Keep the flushes up to this one, and nothing else. Otherwise all that were complete.
     pub last_flush: Option<u64>,
-    /// Do not wait until the files are on the disk.
-    pub without_sync: bool,
-    /// The caller has written the log, and flushed all of it.
-    pub is_own: bool,
     /// The number of the journal's file, where no other one is to be closed: another job has made that.
     pub journal: Option<u64>,
     /// What is done with data that no flush covers.
     pub unflushed: Unflushing,
+    /// What is asked for.
+    pub asked: Asked,
+}
+
+/// What is asked for of a log that is not closed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// Close it, and wait until the files are on the disk. Its job has died.
+    #[default]
+    Close,
+    /// Close it without waiting for the disk.
+    CloseUnsynced,
+    /// Close it for the caller, who has written it and flushed all of it.
+    CloseOwn {
+        /// Wait until the files are on the disk.
+        sync: bool,
+    },
+    /// Only take in what no flush covers. The log stays open.
+    TakeIn,
     /// Only tell what would be done.
-    pub dry_run: bool,
-    /// Do not close it: what no flush covers is taken in, and nothing else.
-    pub stays_open: bool,
+    Tell,
+}
+
+impl Asked {
+    /// Whether the caller has written the log, and flushed all of it.
+    fn is_own(self) -> bool {
+        matches!(self, Asked::CloseOwn { .. })
+    }
+
+    /// Whether to wait until the files are on the disk.
+    fn syncs(self) -> bool {
+        !matches!(self, Asked::CloseUnsynced | Asked::CloseOwn { sync: false })
+    }
 }
 
 /// A data file of the log, with its records up to the last flush that is kept.
@@ -113,7 +138,7 @@ pub fn recover(path: &Path, how: How) -> Result<Outcome> {
 pub fn take_in_unflushed(path: &Path) -> Result<Option<String>> {
     let how = How {
         unflushed: Unflushing::TakeIn,
-        stays_open: true,
+        asked: Asked::TakeIn,
         ..How::default()
     };
     let said = match recover(path, how)? {
@@ -134,25 +159,31 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
     let files = LogFiles::of(&dir, &name, &master);
     let path = &dir.full_path(&name);
     let is_closed = refusal::is_closed(&files, &master)?;
+    let log = Log {
+        path,
+        files: &files,
+        master: &master,
+        how,
+    };
     let outcome = match lock(path, &files) {
         // The lock holds until the log is closed.
-        Ok(lock) => recover_locked(path, &files, &master, how, &lock, known)?,
+        Ok(lock) => recover_locked(log, &lock, known)?,
         // There is no journal, or it is another log's.
-        Err(_) if is_closed => return closed(path, &files, &master, how, known),
+        Err(_) if is_closed => return closed(log, known),
         Err(e) => return Err(e),
     };
-    let takes_in = how.unflushed == Unflushing::TakeIn && !how.dry_run;
+    let takes_in = how.unflushed == Unflushing::TakeIn && how.asked != Asked::Tell;
     match outcome {
         // A run that was interrupted has made the journal of what was kept again, and no more.
         Outcome::Cleared(_) if takes_in => {
-            let master = SourceFile::open(&dir, &name)?;
-            match closed(path, &files, &master, how, known)? {
+            let master = &SourceFile::open(&dir, &name)?;
+            match closed(Log { master, ..log }, known)? {
                 Outcome::Closed(kept) if kept.is_empty() => Ok(outcome),
                 more => Ok(more),
             }
         }
         // One has taken it in, and no more.
-        Outcome::Recovered(_) if takes_in && !how.stays_open => {
+        Outcome::Recovered(_) if takes_in && how.asked != Asked::TakeIn => {
             let master = SourceFile::open(&dir, &name)?;
             remove_taken_in(&files, &mut all_kept(&files, &master)?)?;
             Ok(outcome)
@@ -161,38 +192,62 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
     }
 }
 
-/// What is done with a log that is closed.
-fn closed(
-    path: &Path,
-    files: &LogFiles<'_>,
-    master: &SourceFile,
+/// A log that is to be closed, and how.
+#[derive(Clone, Copy)]
+struct Log<'a> {
+    path: &'a Path,
+    files: &'a LogFiles<'a>,
+    master: &'a SourceFile,
     how: How,
-    known: &mut KnownTable,
-) -> Result<Outcome> {
+}
+
+/// What is done with a log that is closed.
+fn closed(log: Log<'_>, known: &mut KnownTable) -> Result<Outcome> {
+    match look_at_closed(log)? {
+        Shut::Done(outcome) => Ok(outcome),
+        Shut::Restored(journal) => recover_locked(log, journal.file(), known),
+    }
+}
+
+/// What a look at a closed log has brought.
+enum Shut {
+    /// There is no more to do.
+    Done(Outcome),
+    /// What was kept of it has a journal again, which is locked.
+    Restored(HeldFile),
+}
+
+fn look_at_closed(log: Log<'_>) -> Result<Shut> {
+    let Log {
+        path,
+        files,
+        master,
+        how,
+    } = log;
     check_nothing_to_drop(path, how)?;
     let mut kept = all_kept(files, master)?;
     match how.unflushed {
-        Unflushing::TakeIn if !how.dry_run => {
+        Unflushing::TakeIn if how.asked != Asked::Tell => {
             let waits = kept.iter().rev();
             let mut waits = waits.filter(|(_, file)| file.state == KeptState::Waits);
             if let Some((kept, _)) = waits.next() {
-                let journal = restore(path, files, master, kept)?;
-                return recover_locked(path, files, master, how, journal.file(), known);
+                return Ok(Shut::Restored(restore(path, files, master, kept)?));
             }
             let removed = remove_taken_in(files, &mut kept)?;
             let late = kept.iter().find_map(|(_, file)| too_late(file));
             match late {
                 // A program opens it again, and what was kept is of no use to it.
-                Some(reason) if !how.stays_open => Err(Error::of(path, reason)),
-                _ if removed.is_empty() => Ok(Outcome::Closed(states(kept))),
-                _ => Ok(Outcome::Discarded(removed)),
+                Some(reason) if how.asked != Asked::TakeIn => Err(Error::of(path, reason)),
+                _ if removed.is_empty() => Ok(Shut::Done(Outcome::Closed(states(kept)))),
+                _ => Ok(Shut::Done(Outcome::Discarded(removed))),
             }
         }
-        Unflushing::Discard if !how.dry_run && !kept.is_empty() => {
+        Unflushing::Discard if how.asked != Asked::Tell && !kept.is_empty() => {
             let removed = kept.iter().map(|(kept, _)| kept.remove(files));
-            Ok(Outcome::Discarded(removed.collect::<Result<_>>()?))
+            let removed = removed.collect::<Result<_>>()?;
+            Ok(Shut::Done(Outcome::Discarded(removed)))
         }
-        _ => Ok(Outcome::Closed(states(kept))),
+        _ => Ok(Shut::Done(Outcome::Closed(states(kept)))),
     }
 }
 
@@ -223,18 +278,81 @@ fn check_nothing_to_drop(path: &Path, how: How) -> Result<()> {
     Err(Error::of(path, reason))
 }
 
-fn recover_locked(
-    path: &Path,
-    files: &LogFiles<'_>,
-    master: &SourceFile,
-    how: How,
-    lock: &File,
-    known: &mut KnownTable,
-) -> Result<Outcome> {
-    let journal_path = journal::path_of(path);
+/// Closes a log whose journal the caller has locked: finds out what there is, does with data that no flush covers what is asked for,
+/// and closes what is left.
+fn recover_locked(mut log: Log<'_>, lock: &File, known: &mut KnownTable) -> Result<Outcome> {
+    // Journals that took the place of the first one. All stay locked until the end.
+    let mut later: Vec<HeldFile> = Vec::new();
+    let mut taken_in = None;
+    let outcome = loop {
+        let lock = later.last().map_or(lock, HeldFile::file);
+        let mut found = match examine(log, lock)? {
+            Examined::Unclosed(found) => found,
+            Examined::Stale(reason) => break Outcome::Cleared(reason),
+            Examined::Closed => match look_at_closed(log)? {
+                Shut::Done(outcome) => break outcome,
+                Shut::Restored(journal) => {
+                    later.push(journal);
+                    continue;
+                }
+            },
+        };
+        match handle_unflushed(log, lock, &mut found)? {
+            Next::Again(_, handled) if log.how.asked == Asked::TakeIn => {
+                break Outcome::Recovered(Recovered {
+                    flushes: found.flushes + 1,
+                    ..Recovered::of(&found.kept, Some(handled))
+                });
+            }
+            Next::Again(journal, handled) => {
+                later.push(journal);
+                log.how.unflushed = Unflushing::Discard;
+                taken_in = Some(handled);
+            }
+            Next::Done(handled) if log.how.asked == Asked::TakeIn => {
+                break Outcome::Recovered(Recovered::of(&found.kept, handled));
+            }
+            Next::Done(handled) => break close(log, lock, &found, handled, known)?,
+        }
+    };
+    Ok(match taken_in {
+        Some(handled) => outcome.with(handled),
+        None => outcome,
+    })
+}
+
+/// What there is of a log whose journal is locked.
+enum Examined {
+    /// A log that is not closed.
+    Unclosed(Box<Unclosed>),
+    /// A closed log. A journal of an earlier time lay beside it, for this reason, and is removed unless nothing is to be done.
+    Stale(String),
+    /// A closed log without a journal: the job has closed it meanwhile, or the journal is another log's.
+    Closed,
+}
+
+/// A log that is not closed.
+struct Unclosed {
+    begun: Begun,
+    /// The journal up to the last flush that is kept.
+    kept: Recorded,
+    /// Flushes of the whole journal.
+    flushes: u64,
+    /// Data that no flush covers. `None` where the caller has flushed all.
+    unflushed: Option<Found>,
+}
+
+/// The first phase: finds out what there is. It changes nothing but a journal of an earlier time.
+fn examine(log: Log<'_>, lock: &File) -> Result<Examined> {
+    let Log {
+        path,
+        files,
+        master,
+        how,
+    } = log;
     let is_locked = |identity| {
         let checked = check_locked(lock, identity);
-        checked.map_err(|e| Error::io(&journal_path, e))
+        checked.map_err(|e| Error::io(journal::path_of(path), e))
     };
     let begun = Begun::of(path, lock, how)?;
     let all = match Beside::of(files, master)? {
@@ -242,23 +360,23 @@ fn recover_locked(
         Beside::Stale(stale) => {
             check_nothing_to_drop(path, how)?;
             is_locked(stale.identity)?;
-            if !how.dry_run {
+            if how.asked != Asked::Tell {
                 remove_journal(path, files.dir(), how, lock)?;
-                if !how.without_sync {
+                if how.asked.syncs() {
                     sync(parent(path))?;
                 }
             }
-            return Ok(Outcome::Cleared(stale.reason));
+            return Ok(Examined::Stale(stale.reason));
         }
-        // The job has closed it meanwhile, or it is another log's.
-        Beside::Nothing => return closed(path, files, master, how, known),
+        Beside::Nothing => return Ok(Examined::Closed),
     };
     is_locked(all.identity)?;
-    if !how.is_own && all.shadow.is_some() {
+    let is_own = how.asked.is_own();
+    if !is_own && all.shadow.is_some() {
         refusal::check_owner(path, &all)?;
     }
     let flushes = all.flushes();
-    let unflushed = if how.is_own {
+    let unflushed = if is_own {
         None
     } else {
         Some(Found::of(files, &all, how)?)
@@ -267,67 +385,78 @@ fn recover_locked(
     for file in &open_data_files(files, &kept.header)? {
         refresh(file);
     }
-    if !how.is_own {
+    if !is_own {
         check_whole(path, files, &kept)?;
     }
-    let handled = match unflushed {
-        Some(found) if kept.flushes() == flushes => {
-            match found.handle(path, files, &kept, how, lock)? {
-                Next::Done(handled) => handled,
-                Next::Again(_, handled) if how.stays_open => {
-                    return Ok(Outcome::Recovered(Recovered {
-                        flushes: flushes + 1,
-                        ..Recovered::of(&kept, Some(handled))
-                    }));
-                }
-                Next::Again(journal, handled) => {
-                    let how = How {
-                        unflushed: Unflushing::Discard,
-                        ..how
-                    };
-                    let outcome = recover_locked(path, files, master, how, journal.file(), known)?;
-                    return Ok(outcome.with(handled));
-                }
-            }
+    Ok(Examined::Unclosed(Box::new(Unclosed {
+        begun,
+        kept,
+        flushes,
+        unflushed,
+    })))
+}
+
+/// The second phase: does with data that no flush covers what is asked for.
+fn handle_unflushed(log: Log<'_>, lock: &File, found: &mut Unclosed) -> Result<Next> {
+    match found.unflushed.take() {
+        Some(unflushed) if found.kept.flushes() == found.flushes => {
+            unflushed.handle(log.path, log.files, &found.kept, log.how, lock)
         }
         // They follow flushes that are dropped.
-        Some(found) => found.discarded(),
-        None => None,
-    };
-    if how.stays_open {
-        return Ok(Outcome::Recovered(Recovered::of(&kept, handled)));
+        Some(unflushed) => Ok(Next::Done(unflushed.discarded())),
+        None => Ok(Next::Done(None)),
     }
-    // First all reads, because they can fail, then the writes.
+}
+
+/// The third phase: closes the log. First all reads, because they can fail, then the writes.
+fn close(
+    log: Log<'_>,
+    lock: &File,
+    found: &Unclosed,
+    handled: Option<Handled>,
+    known: &mut KnownTable,
+) -> Result<Outcome> {
+    let Log {
+        path, files, how, ..
+    } = log;
+    let Unclosed {
+        begun,
+        kept,
+        flushes,
+        ..
+    } = found;
     let mut data_files =
-        read_data_files(files, &kept, known).map_err(|e| with_way_out(files, &kept, e))?;
-    let objects = Objects::of(path, &kept)?;
-    if how.dry_run {
-        return Ok(Outcome::Recovered(Recovered::of(&kept, handled)));
+        read_data_files(files, kept, known).map_err(|e| with_way_out(files, kept, e))?;
+    let objects = Objects::of(path, kept)?;
+    if how.asked == Asked::Tell {
+        return Ok(Outcome::Recovered(Recovered::of(kept, handled)));
     }
+    let syncs = how.asked.syncs();
     // The names of all files are on the disk, and so is the journal with the state that the job has begun with: without the
     // flushes since, it says what the log is until the close has come to its end. If it comes back then, the file proves that
     // it is closed. A program that closes its log for each step waits for the disk once less for each of these.
-    let goes_on = how.is_own && kept.header.append.is_some() && kept.header.subfiles == 0;
-    if !how.without_sync && !goes_on {
+    let goes_on = how.asked.is_own() && kept.header.append.is_some() && kept.header.subfiles == 0;
+    if syncs && !goes_on {
         // What the front says before all is there, the journal has to say.
-        lock.sync_data().map_err(|e| Error::io(&journal_path, e))?;
+        let synced = lock.sync_data();
+        synced.map_err(|e| Error::io(journal::path_of(path), e))?;
     }
     // Holds the lock of the journal that takes the place of the old one.
-    let shortened = if kept.flushes() < flushes {
-        Some(drop_flushes(path, &kept, &data_files, lock)?)
+    let shortened = if kept.flushes() < *flushes {
+        Some(drop_flushes(path, kept, &data_files, lock)?)
     } else {
         None
     };
     begun.check(path, lock)?;
-    let diagnostics = objects.write_closed(path, &mut data_files, !how.without_sync)?;
-    if !how.without_sync {
+    let diagnostics = objects.write_closed(path, &mut data_files, syncs)?;
+    if syncs {
         sync_all(path, &data_files, goes_on)?;
     }
     begun.check(path, lock)?;
     let is_proven = goes_on && proves_its_close(files)?;
     let journal = shortened.as_ref().map_or(lock, HeldFile::file);
     remove_journal(path, files.dir(), how, journal)?;
-    if !how.without_sync && !is_proven {
+    if syncs && !is_proven {
         sync(parent(path))?;
     }
     if let [file] = data_files.as_mut_slice()
@@ -335,11 +464,11 @@ fn recover_locked(
         && let Ok(found) = SourceFile::open(files.dir(), files.log()).and_then(|log| log.metadata())
     {
         let entries = std::mem::take(&mut file.known);
-        *known = KnownTable::new(&found, closed_log(&kept, file), entries);
+        *known = KnownTable::new(&found, closed_log(kept, file), entries);
     }
     Ok(Outcome::Recovered(Recovered {
         diagnostics,
-        ..Recovered::of(&kept, handled)
+        ..Recovered::of(kept, handled)
     }))
 }
 
@@ -358,7 +487,7 @@ impl Begun {
             return Err(Error::of(path, "another job has opened it again"));
         }
         Ok(Begun {
-            len: (!how.is_own).then_some(found.len()),
+            len: (!how.asked.is_own()).then_some(found.len()),
         })
     }
 
@@ -463,7 +592,7 @@ impl Found {
             }))
         };
         if how.unflushed == Unflushing::Keep {
-            let kept = if how.dry_run {
+            let kept = if how.asked == Asked::Tell {
                 path_of_kept(path, 1)
             } else {
                 keep(files, journal, &self.all)?
@@ -471,7 +600,7 @@ impl Found {
             return Ok(done(Did::Kept(kept)));
         }
         let mut all = split(journal, self.all);
-        let left = match (all.apart.is_empty(), how.dry_run) {
+        let left = match (all.apart.is_empty(), how.asked == Asked::Tell) {
             (true, _) => None,
             (false, true) => Some(path_of_kept(path, 1)),
             (false, false) => {
@@ -481,7 +610,7 @@ impl Found {
                 Some(left)
             }
         };
-        if all.ranks.is_empty() || how.dry_run {
+        if all.ranks.is_empty() || how.asked == Asked::Tell {
             let grown = Vec::new();
             return Ok(done(Did::TakenIn { grown, left }));
         }
@@ -499,7 +628,7 @@ impl Found {
 /// Removes the journal of a log that is closed, which the caller has locked, and what else is left. Until the directory is on the
 /// disk, a crash of the system may bring it back.
 fn remove_journal(path: &Path, dir: &SourceDir, how: How, lock: &File) -> Result<()> {
-    if !how.is_own {
+    if !how.asked.is_own() {
         remove_left_behind(path);
         // A flush has them, or they are kept elsewhere, or are to be thrown away.
         remove_spills(path).map_err(|e| Error::io(spill_dir(path), e))?;

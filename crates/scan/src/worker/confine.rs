@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use h5logfs_common::fault::Fault;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
@@ -17,10 +18,10 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-pub type Result<T> = std::result::Result<T, String>;
+pub type Result<T> = std::result::Result<T, Fault>;
 
-fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String {
-    move |e| format!("{what}: {e}")
+fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Fault {
+    move |e| Fault::Refused(format!("{what}: {e}"))
 }
 
 /// Changes to `uid` and `gid`, without supplementary groups. Needs the right to change users.

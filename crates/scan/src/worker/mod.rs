@@ -69,7 +69,7 @@ pub fn serve(confinement: &Confinement) -> io::Result<()> {
             send(control, ready.as_bytes())?;
             fork_workers(control, confinement, &confined.no_fork)
         }
-        Err(reason) => send(control, reason.as_bytes()),
+        Err(reason) => send(control, reason.to_string().as_bytes()),
     }
 }
 
@@ -188,14 +188,14 @@ fn close_inherited() -> confine::Result<()> {
         0 => Ok(()),
         _ => match io::Error::last_os_error() {
             e if e.raw_os_error() == Some(libc::ENOSYS) => close_one_by_one(),
-            e => Err(format!("close_range: {e}")),
+            e => Err(Fault::Refused(format!("close_range: {e}"))),
         },
     }
 }
 
 fn close_one_by_one() -> confine::Result<()> {
     const OPEN: &str = "/proc/self/fd";
-    let failed = |e: io::Error| format!("{OPEN}: {e}");
+    let failed = |e: io::Error| Fault::Refused(format!("{OPEN}: {e}"));
     let names = std::fs::read_dir(OPEN).map_err(failed)?;
     // They are closed after the directory, whose own descriptor is among them.
     let names = names.map(|name| Ok(name.map_err(failed)?.file_name()));

@@ -1,12 +1,11 @@
-//! A cache of bounded weight that threads share. The entry that was used least recently is evicted first.
+//! A cache of bounded weight that threads share: an [`Lru`] whose values are made by one of the threads that want them.
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use lru::LruCache;
-
+use h5logfs_common::lru::Lru;
 use h5logfs_common::single_flight::SingleFlight;
-use h5logfs_common::sync::Mutex;
 use h5logfs_common::task::Task;
 
 /// Bytes that an entry is charged besides its own: its place in the list and in the table, the allocator's share.
@@ -18,20 +17,13 @@ pub(crate) trait Weight {
     fn weight(&self) -> u64;
 }
 
-/// The lock is held for look-ups, never while a value is made or freed.
+/// What was made, and the flights of what is being made.
 #[derive(Debug)]
 pub(crate) struct Cache<K: Hash + Eq, V> {
-    capacity: u64,
-    inner: Mutex<Inner<K, V>>,
+    values: Lru<K, V>,
     flights: SingleFlight<K>,
-}
-
-#[derive(Debug)]
-struct Inner<K: Hash + Eq, V> {
-    /// Each with what it was charged.
-    entries: LruCache<K, (u64, V)>,
-    weight: u64,
-    counts: Counts,
+    misses: AtomicU64,
+    ahead: AtomicU64,
 }
 
 /// What was asked of a cache since it was made.
@@ -45,119 +37,67 @@ pub struct Counts {
     pub ahead: u64,
 }
 
-impl<K: Hash + Eq, V: Weight> Inner<K, V> {
-    fn remove(&mut self, key: &K) -> Option<V> {
-        let (weight, value) = self.entries.pop(key)?;
-        self.weight -= weight;
-        Some(value)
-    }
-
-    /// Returns what was evicted for the new entry, or the value itself where it does not fit at all.
-    fn insert(&mut self, key: K, value: V, capacity: u64) -> Vec<V> {
-        let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
-        let weight = value.weight().saturating_add(OVERHEAD);
-        let Some(room) = capacity.checked_sub(weight) else {
-            gone.push(value);
-            return gone;
-        };
-        while self.weight > room
-            && let Some((_, (weight, oldest))) = self.entries.pop_lru()
-        {
-            self.weight -= weight;
-            gone.push(oldest);
-        }
-        self.weight += weight;
-        self.entries.put(key, (weight, value));
-        gone
-    }
-}
-
 impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
     /// `capacity` in bytes.
     pub fn new(capacity: u64) -> Self {
-        let inner = Inner {
-            entries: LruCache::unbounded(),
-            weight: 0,
-            counts: Counts::default(),
-        };
         Cache {
-            capacity,
-            inner: Mutex::new(inner),
+            values: Lru::new(capacity),
             flights: SingleFlight::default(),
+            misses: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
         }
     }
 
     /// Bytes in use.
     pub fn weight(&self) -> u64 {
-        self.inner.lock().weight
+        self.values.weight()
     }
 
     pub fn counts(&self) -> Counts {
-        self.inner.lock().counts
+        Counts {
+            hits: self.values.hits(),
+            misses: self.misses.load(Ordering::Relaxed),
+            ahead: self.ahead.load(Ordering::Relaxed),
+        }
     }
 
     /// Drops all entries; a value that is being made will be kept as usual.
     pub fn clear(&self) {
-        let mut inner = self.inner.lock();
-        inner.weight = 0;
-        let entries = std::mem::replace(&mut inner.entries, LruCache::unbounded());
-        drop(inner);
-        drop(entries);
+        self.values.clear();
     }
 
     /// Drops the entry that was used least recently. Returns whether there was one.
     pub fn evict_one(&self) -> bool {
-        let mut inner = self.inner.lock();
-        let oldest = inner.entries.pop_lru();
-        if let Some((_, (weight, _))) = &oldest {
-            inner.weight -= weight;
-        }
-        drop(inner);
-        oldest.is_some()
+        self.values.evict_one()
     }
 
     pub fn contains(&self, key: &K) -> bool {
-        self.inner.lock().entries.contains(key)
+        self.values.contains(key)
     }
 
     /// The value, if it is there: a hit.
     pub fn get(&self, key: &K) -> Option<V> {
-        let inner = &mut *self.inner.lock();
-        let value = inner.entries.get(key)?.1.clone();
-        inner.counts.hits += 1;
-        Some(value)
+        self.values.get(key)
     }
 
     /// Keeps a value, unless it weighs more than the capacity. Returns whether the key is new.
     pub fn insert(&self, key: K, value: V) -> bool {
-        let mut inner = self.inner.lock();
-        let is_new = !inner.entries.contains(&key);
-        let gone = inner.insert(key, value, self.capacity);
-        drop(inner);
-        drop(gone);
-        is_new
+        let weight = value.weight().saturating_add(OVERHEAD);
+        self.values.insert(key, value, weight)
     }
 
     pub fn remove(&self, key: &K) {
-        let gone = self.inner.lock().remove(key);
-        drop(gone);
+        drop(self.values.remove(key));
     }
 
     /// All values at this moment. To ask for them is no use.
     pub fn values(&self) -> Vec<V> {
-        let inner = self.inner.lock();
-        let values = inner.entries.iter().map(|(_, (_, value))| value);
-        values.cloned().collect()
+        self.values.values()
     }
 
     /// Removes the entries whose keys `is_meant`.
     pub fn remove_all(&self, is_meant: impl Fn(&K) -> bool) {
-        let mut inner = self.inner.lock();
-        let keys = inner.entries.iter().map(|(key, _)| key);
-        let keys: Vec<K> = keys.filter(|key| is_meant(key)).cloned().collect();
-        let gone: Vec<V> = keys.iter().filter_map(|key| inner.remove(key)).collect();
-        drop(inner);
-        drop(gone);
+        self.values.retain(|key, _| !is_meant(key));
     }
 
     /// The value, made if it is missing: by one of the threads that want it, while the others wait. An error is its
@@ -176,7 +116,7 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         let _flight = self.flights.take_while(key.clone(), is_wanted);
         match self.get(key) {
             Some(value) => Ok(value),
-            None => self.make(key, make, |counts| &mut counts.misses),
+            None => self.make(key, make, &self.misses),
         }
     }
 
@@ -186,7 +126,7 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         if flight.is_none() || self.contains(key) {
             return Ok(());
         }
-        self.make(key, make, |counts| &mut counts.ahead).map(drop)
+        self.make(key, make, &self.ahead).map(drop)
     }
 
     /// Makes a value that is not kept, as one that was missing. `None` where it is there, or being made.
@@ -196,7 +136,7 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
             return None;
         }
         let made = make();
-        self.inner.lock().counts.misses += 1;
+        self.misses.fetch_add(1, Ordering::Relaxed);
         Some(made)
     }
 
@@ -204,14 +144,11 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         &self,
         key: &K,
         make: impl FnOnce() -> Result<V, E>,
-        count: impl FnOnce(&mut Counts) -> &mut u64,
+        count: &AtomicU64,
     ) -> Result<V, E> {
         let value = make()?;
-        let mut inner = self.inner.lock();
-        *count(&mut inner.counts) += 1;
-        let gone = inner.insert(key.clone(), value.clone(), self.capacity);
-        drop(inner);
-        drop(gone);
+        count.fetch_add(1, Ordering::Relaxed);
+        self.insert(key.clone(), value.clone());
         Ok(value)
     }
 }
@@ -388,11 +325,12 @@ mod tests {
                 while total(&naive) > capacity {
                     naive.remove(0);
                 }
-                let inner = cache.inner.lock();
-                let mut entries: Vec<_> = inner.entries.iter().map(|(k, (_, v))| (*k, *v)).collect();
-                entries.reverse();
-                prop_assert_eq!(&entries, &naive);
-                prop_assert_eq!(inner.weight, total(&naive));
+                let mut sizes = cache.values();
+                sizes.reverse();
+                let wanted: Vec<u64> = naive.iter().map(|(_, size)| *size).collect();
+                prop_assert_eq!(sizes, wanted);
+                prop_assert!(naive.iter().all(|(key, _)| cache.contains(key)));
+                prop_assert_eq!(cache.weight(), total(&naive));
             }
         }
     }

@@ -1,5 +1,7 @@
-//! A scanner for the program `h5logfs`, where nobody else lives in its process and it is about to scan one file: the worker is a fork
-//! of the program as it has just been started.
+//! Forks a worker from the program `h5logfs`, where nobody else lives in its process and it is about to scan one file.
+//!
+//! The fork has the program loaded already, which takes a third of the time of a small scan. It has the addresses of the program,
+//! too, and its memory: this is for a program that has seen no more than its command line.
 
 use std::ffi::c_char;
 use std::fs;
@@ -7,74 +9,20 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use h5logfs_common::error::Result;
-use h5logfs_common::memory::Reserved;
-use h5logfs_common::task::Task;
 use h5logfs_log::scan::protocol;
-use h5logfs_log::scan::{ScanRequest, Scanner};
-use h5logfs_log::snapshot::Snapshot;
-use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketType;
 use rustix::process::Pid;
 
-use super::child::Worker;
 use super::limits::{Limits, ScanUser};
-use super::one_scan::OneScan;
-use super::{EXIT_TIMEOUT, broker_of, scan_once};
+use super::worker::Worker;
 
 /// The serving side: a process that calls it does one scan within the limits, for the process at the other end of standard input. It
 /// becomes the user and the group, if there are some.
 pub type Serve = fn(&Limits, Option<(u32, u32)>) -> io::Result<()>;
 
-/// Does the first scan in a process that was forked when the scanner was made, and further ones as [`OneScan`] does.
-///
-/// The fork has the program loaded already, which takes a third of the time of a small scan. It has the addresses of the program,
-/// too, and its memory: this is for a program that has seen no more than its command line.
-#[derive(Debug)]
-pub struct ForkedScan {
-    ready: Mutex<Option<(Worker, OwnedFd)>>,
-    /// The worker once it has answered. It ends while the program goes on; the drop of the scanner waits for it.
-    answered: Mutex<Option<Worker>>,
-    further: OneScan,
-}
-
-impl ForkedScan {
-    /// Forks the first worker, while the program finds out what there is to scan.
-    pub fn new(limits: Limits, serve: Serve) -> Self {
-        // The scan starts the program anew where it cannot be forked, and says why that cannot be done.
-        let ready = fork(&limits, serve).ok();
-        ForkedScan {
-            ready: Mutex::new(ready),
-            answered: Mutex::default(),
-            further: OneScan::new(limits),
-        }
-    }
-}
-
-impl Drop for ForkedScan {
-    fn drop(&mut self) {
-        if let Some(worker) = self.answered.get_mut().take() {
-            worker.end(EXIT_TIMEOUT);
-        }
-    }
-}
-
-impl Scanner for ForkedScan {
-    fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
-        let Some(worker) = self.ready.lock().take() else {
-            return self.further.scan(task, request);
-        };
-        let limits = &self.further.limits;
-        let broker = broker_of(limits, request)?;
-        let let_go = |worker| *self.answered.lock() = Some(worker);
-        let end = |worker: Worker| worker.end(EXIT_TIMEOUT)?.terminating_signal();
-        scan_once(limits, task, &broker, worker, let_go, end)
-    }
-}
-
-/// Returns the worker with the socket for messages to it.
-fn fork(limits: &Limits, serve: Serve) -> io::Result<(Worker, OwnedFd)> {
+/// Forks a worker that runs `serve`. Fails in a process of several threads.
+pub fn fork(limits: &Limits, serve: Serve) -> io::Result<Worker> {
     let user = limits.user()?;
     let user = user.map(|ScanUser { uid, gid }| (uid, gid));
     if fs::read_dir("/proc/self/task")?.count() != 1 {
@@ -95,7 +43,7 @@ fn fork(limits: &Limits, serve: Serve) -> io::Result<(Worker, OwnedFd)> {
         process => process,
     };
     let process = Pid::from_raw(process).ok_or(io::ErrorKind::InvalidData)?;
-    Ok((Worker::new(process), ours))
+    Ok(Worker::of_child(process, ours))
 }
 
 unsafe extern "C" {

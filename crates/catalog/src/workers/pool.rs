@@ -1,0 +1,121 @@
+//! Workers that a zygote forks, a limited number at a time. The pool belongs to one process and ends its processes on drop.
+
+use std::io;
+use std::time::Instant;
+
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::ScanRequest;
+use h5logfs_log::snapshot::Snapshot;
+use parking_lot::Mutex;
+use rustix::fs::Stat;
+
+use super::broker::{Broker, NoSnapshot};
+use super::failure;
+use super::failure_budget::FailureBudget;
+use super::idle::IdleWorkers;
+use super::limits::Limits;
+use super::slots::Slots;
+use super::worker::Worker;
+use super::zygote::{NoWorker, Zygote};
+
+/// The workers of a scanner that threads share.
+#[derive(Debug)]
+pub struct Pool {
+    slots: Slots,
+    failures: FailureBudget,
+    pub idle: IdleWorkers,
+    /// A new one replaces it when it dies. Held while it starts a worker, since answers come without a name: with its
+    /// time limit, and for one that has to be started first.
+    zygote: Mutex<Zygote>,
+}
+
+impl Pool {
+    /// Starts the zygote. Confinement that the system supports in part is a warning in the log.
+    pub fn start(limits: &Limits) -> Result<Self> {
+        let zygote = start_zygote(limits)?;
+        if let Some(lacking) = &zygote.lacking {
+            log::warn!("scans are not fully confined: {lacking}");
+        }
+        Ok(Pool {
+            slots: Slots::new(limits.workers),
+            failures: FailureBudget::new(limits.cpu),
+            idle: IdleWorkers::new(limits.batch, limits.workers),
+            zygote: Mutex::new(zygote),
+        })
+    }
+
+    /// Waits for a free worker, and has it do a scan. `file`: the state of the file that is to be scanned.
+    pub fn scan(
+        &self,
+        limits: &Limits,
+        task: &Task,
+        request: &ScanRequest<'_>,
+        file: &Stat,
+    ) -> Result<Reserved<Snapshot>> {
+        let owner = file.st_uid;
+        let _slot = self.slots.take(owner);
+        // Earlier scans may have spent the budget of the owner while this one waited.
+        if let Some(reason) = self.failures.refusal(owner, Instant::now()) {
+            let path = request.dir.full_path(request.relative);
+            return Err(Error::of(path, reason));
+        }
+        let broker = Broker::new(*request, limits.metadata, owner);
+        let rights = self.idle.rights(request, file);
+        let idle = rights.as_ref().and_then(|rights| self.idle.take(rights));
+        let by_idle = idle.map(|worker| self.scan_by(worker, limits, task, &broker, owner));
+        let (scanned, worker) = match by_idle {
+            Some((Ok(scanned), worker)) => (scanned, worker),
+            // A file is judged by a process that has seen no other one.
+            _ => {
+                let (scanned, worker) =
+                    self.scan_by(self.worker(limits)?, limits, task, &broker, owner);
+                (scanned?, worker)
+            }
+        };
+        if let Some((rights, worker)) = rights.zip(worker) {
+            self.idle.put(rights, worker, &scanned);
+        }
+        Ok(scanned)
+    }
+
+    /// Has a worker do a scan. Returns the worker, too, unless it has ended.
+    fn scan_by(
+        &self,
+        mut worker: Worker,
+        limits: &Limits,
+        task: &Task,
+        broker: &Broker<'_>,
+        owner: u32,
+    ) -> (Result<Reserved<Snapshot>>, Option<Worker>) {
+        let start = Instant::now();
+        let cause = match worker.scan(limits, task, broker) {
+            Ok(bytes) => return (broker.check(task, &bytes), Some(worker)),
+            Err(cause) => cause,
+        };
+        if !matches!(cause, NoSnapshot::Failed(_)) {
+            self.failures.add(owner, start.elapsed(), Instant::now());
+        }
+        (Err(failure(limits, broker, cause, worker.process)), None)
+    }
+
+    /// Starts a worker. Replaces a zygote that has died, once.
+    fn worker(&self, limits: &Limits) -> Result<Worker> {
+        let mut zygote = self.zygote.lock();
+        let mut made = zygote.worker();
+        if matches!(made, Err(NoWorker::ZygoteDied)) {
+            log::warn!("the zygote of the scan workers has died; it is started again");
+            *zygote = start_zygote(limits)?;
+            made = zygote.worker();
+        }
+        made.map_err(|e| match e {
+            NoWorker::Refused(e) => Error::io("scan worker", e),
+            NoWorker::ZygoteDied => Error::io("scan worker", io::ErrorKind::BrokenPipe.into()),
+        })
+    }
+}
+
+fn start_zygote(limits: &Limits) -> Result<Zygote> {
+    Zygote::start(limits).map_err(|e| Error::io("scan worker", e))
+}
