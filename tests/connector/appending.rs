@@ -326,8 +326,8 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
-/// A log of old groups, logged datasets, and attributes of numbers and texts is closed without another program. Any
-/// other object needs one.
+/// A log of unordered groups, logged datasets, and attributes of numbers, texts and references is closed without another program.
+/// Any other object needs one.
 #[test]
 fn a_log_of_plain_objects_is_closed_by_its_program() {
     let connector = Connector::new();
@@ -336,7 +336,7 @@ fn a_log_of_plain_objects_is_closed_by_its_program() {
     };
     let dir = tempfile::tempdir().unwrap();
     let code = "
-import h5py, os, sys
+import h5py, numpy, os, sys
 path = sys.argv[1]
 journal, h5logfs = path + '.h5logfs-journal', os.environ['H5LOGFS_PROGRAM']
 os.environ['H5LOGFS_PROGRAM'] = '/nowhere/h5logfs'
@@ -369,6 +369,17 @@ with h5py.File(path, 'r') as f:
 os.environ['H5LOGFS_PROGRAM'] = '/nowhere/h5logfs'
 with h5py.File(path, 'a') as f:
     f.attrs['reference'] = f['g'].ref
+    f['g/d'].dims[0].label = 'step'
+    f['many/_000'].make_scale('x')
+    f['g/d'].dims[0].attach_scale(f['many/_000'])
+assert not os.path.exists(journal)
+os.environ['H5LOGFS_PROGRAM'] = h5logfs
+with h5py.File(path, 'r') as f:
+    assert f[f.attrs['reference']] == f['g'] and f['g/d'].dims[0].label == 'step'
+    assert f['g/d'].dims[0]['x'] == f['many/_000'] and f['many/_000'][:].tolist() == [0, 1]
+os.environ['H5LOGFS_PROGRAM'] = '/nowhere/h5logfs'
+with h5py.File(path, 'a') as f:
+    f['type'] = numpy.dtype('i4')
 assert os.path.exists(journal)
 print('good')
 ";
@@ -387,7 +398,7 @@ fn the_process_that_closes_logs_may_be_lost() {
     };
     let dir = tempfile::tempdir().unwrap();
     let code = "
-import fcntl, h5py, os, signal, socket, sys
+import fcntl, h5py, numpy, os, signal, socket, sys
 path, steps = sys.argv[1], 0
 def locked():
     fd = os.open(path + '.lock', os.O_CREAT | os.O_RDWR)
@@ -397,8 +408,9 @@ def step():
     global steps
     with h5py.File(path, 'a') as f:
         d = f['d'] if 'd' in f else f.create_dataset('d', (0,), 'i4', maxshape=(None,), chunks=(4,))
-        # References are a matter of libhdf5: without them the program closes the log itself.
-        f.attrs['reference'] = d.ref
+        # Committed types are a matter of libhdf5: without one the program closes the log itself.
+        if 'type' not in f:
+            f['type'] = numpy.dtype('i4')
         assert d.shape == (steps,), (d.shape, steps)
         d.resize((steps + 1,))
         d[steps] = steps

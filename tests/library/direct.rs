@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::common::clock::settle;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type, read_whole};
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
-use h5logfs_catalog::workers::{Limits, OneScan};
+use h5logfs_catalog::workers::{Limits, Workers};
 use h5logfs_common::error::Error;
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::{ScanRequest, Scanner, Settings};
@@ -128,7 +128,7 @@ fn a_log_that_becomes_empty_before_it_is_scanned_has_changed() {
     let limits = Limits::of(crate::common::PROGRAM.into(), 1);
     let settings = Settings::default();
     let request = ScanRequest::alone(&dir, &name, &settings);
-    let scanned = OneScan::new(limits).scan(&Task::unlimited(), request);
+    let scanned = Workers::once(limits).scan(&Task::unlimited(), request);
     assert!(
         matches!(&scanned, Err(Error::Changed { path: changed }) if *changed == path),
         "{scanned:?}"

@@ -614,7 +614,7 @@ fn check_memory(samples: &[Sample]) {
 
 /// Complaints that the daemon may have: files that are gone, have changed, or were cut, in the words of each
 /// detector.
-const COMPLAINTS: [&str; 20] = [
+const COMPLAINTS: [&str; 21] = [
     "changed since it was opened",
     "it was settled since it was opened",
     "it was settled when it was opened",

@@ -85,7 +85,8 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         values.cloned().collect()
     }
 
-    /// Inserts a value, and replaces the previous value of its key. A value heavier than the capacity is not kept.
+    /// Inserts a value, and replaces the previous value of its key. A value heavier than the capacity is not kept. Returns
+    /// whether the key is new.
     pub fn insert(&self, key: K, value: V, weight: u64) -> bool {
         let mut gone = Vec::new();
         let mut table = self.table.lock();

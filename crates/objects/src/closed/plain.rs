@@ -647,9 +647,10 @@ impl Leads {
             _ => {
                 let mut places = Vec::new();
                 add_references(datatype, 0, &mut places)?;
-                Some(match places.is_empty() {
-                    true => Leads::Nowhere,
-                    false => Leads::ToObjects(places),
+                Some(if places.is_empty() {
+                    Leads::Nowhere
+                } else {
+                    Leads::ToObjects(places)
                 })
             }
         }
