@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 use crate::cli::output::plain;
 use h5logfs_common::messages::{self, Subject};
 
-/// Most messages of one share in a burst.
+/// Most messages of one share in a row.
 const MAX_AT_ONCE: u32 = 200;
-/// Time between messages of one share after a burst. With lines of 200 bytes, it allows 35 MB a day.
+/// Time between messages of one share after these. With lines of 200 bytes, it allows 35 MB a day.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Time between reports of the number of suppressed messages.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
