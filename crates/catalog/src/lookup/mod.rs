@@ -2,7 +2,7 @@
 //!
 //! * [`look`] says whether a file may be a log. The log crate [recognizes](h5logfs_log::recognition) the bytes of a file, and
 //!   knows the [names](h5logfs_log::part_names) of the files of a log.
-//! * [`companions`] finds the files beside a log that belong to it.
+//! * [`companions`](mod@companions) finds the files beside a log that belong to it.
 //! * `listings` remembers the names in directories.
 //! * [`unscanned`] makes the snapshots of files that need no scan.
 //! * [`overwrite`] keeps files of logs from being written over.
