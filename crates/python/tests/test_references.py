@@ -244,7 +244,7 @@ def lay_out(case: str, directory: Path) -> Path:
 # Files, and datasets, whose data is lost.
 NETCDF_REFUSED = {
     "badmagic-cdf1-np1": "lacks the magic bytes",
-    "cuthead-cdf1-np1": "60 bytes are no header",
+    "cuthead-cdf1-np1": "60 bytes are too few for the header",
     "emptyfile-cdf1-np1": "the file is empty",
 }
 NETCDF_LOST = {
