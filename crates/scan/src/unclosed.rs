@@ -135,24 +135,25 @@ impl Objects {
         journal: &mut Recorded,
         growth: &BTreeMap<u32, Vec<u64>>,
     ) -> std::result::Result<Self, Fault> {
-        for (id, dims) in growth {
-            if let Some(defined) = journal.outline.datasets.get_mut(*id as usize) {
-                defined.layout.dims.clone_from(dims);
+        let (shadow, file) = match journal.shadow.take() {
+            Some(shadow) => {
+                h5::forbid_plugins()?;
+                let file = h5::open_image(&shadow.image)?;
+                extents::set(&file, &shadow, growth)?;
+                (shadow, file)
             }
-        }
-        let of_program = journal.shadow.take();
-        let is_of_program = of_program.is_some();
-        let shadow = match of_program {
-            Some(shadow) => shadow,
-            None => metadata_image(journal)?.into_owned(),
+            None => {
+                // Before the image: libhdf5 extends no dataset without chunks.
+                for (id, dims) in growth {
+                    if let Some(defined) = journal.outline.datasets.get_mut(*id as usize) {
+                        defined.layout.dims.clone_from(dims);
+                    }
+                }
+                let shadow = metadata_image(journal)?.into_owned();
+                let file = h5::open_image(&shadow.image)?;
+                (shadow, file)
+            }
         };
-        if is_of_program {
-            h5::forbid_plugins()?;
-        }
-        let file = h5::open_image(&shadow.image)?;
-        if is_of_program {
-            extents::set(&file, &shadow, growth)?;
-        }
         Ok(Objects {
             file,
             layout: ShadowObjects::of(&shadow)?,
