@@ -61,13 +61,6 @@ try:
                 nothing.select_none()
                 f['now'].id.write(nothing, nothing, np.zeros(width))
             say('synced' if fsync == 'flush' else 'kept')
-        elif step == 'spill':
-            row = (flush + 1) * 1_000_000 + np.arange(width)
-            f['rows'].resize((flush + 1, width))
-            f['rows'][flush] = row
-            # More than the buffer takes.
-            for _ in range(12):
-                f['now'][:] = row
         elif step.startswith('fork'):
             # The child ends in the ordinary way, in which libhdf5 closes all files.
             reading, writing = os.pipe()

@@ -4,7 +4,7 @@
 use super::common::amount::part;
 use super::common::element::ANOTHER;
 use super::common::served::Refusal;
-use super::judge::{Case, Work, judge};
+use super::judge::Work;
 use super::promise::Promise;
 use super::recorder::{Failing, Recorder};
 use super::scenario::{Kind, NAME, SILENT, Stage, alone};
@@ -57,15 +57,8 @@ pub fn sweep(
         let ended = staged(&recorder, Some(failing));
         let history = recorder.history();
         let promise = Promise::at(&history, history.0.len());
-        let case = Case {
-            name: NAME,
-            ranks: kind.ranks,
-            promise: &promise,
-            is_of_kill: true,
-            is_exact: true,
-            work,
-        };
-        let judged = ended.and_then(|_| judge(&history.at(history.0.len()), case));
+        let disk = history.at(history.0.len());
+        let judged = ended.and_then(|_| kind.judge(&disk, &promise, true));
         tried += 1;
         violations.extend(judged.err().map(|e| format!("{failing:?}: {e}")));
     }

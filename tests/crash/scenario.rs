@@ -33,6 +33,26 @@ pub struct Kind {
     pub work: Work,
 }
 
+impl Kind {
+    /// Judges what a crash has left of the log. `is_of_kill`: processes were killed, and the power was not lost.
+    pub fn judge(
+        self,
+        disk: &Disk,
+        promise: &Promise,
+        is_of_kill: bool,
+    ) -> Result<Verdict, String> {
+        let case = Case {
+            name: NAME,
+            ranks: self.ranks,
+            promise,
+            is_of_kill,
+            is_exact: self.is_exact || is_of_kill,
+            work: self.work,
+        };
+        judge(disk, case)
+    }
+}
+
 /// Where programs run.
 pub struct Stage<'a> {
     pub recorder: &'a Recorder,
@@ -181,16 +201,7 @@ pub fn check(name: &str, kind: Kind, drive: impl FnOnce(&Stage<'_>)) -> usize {
         kind,
     });
     try_images(name, &recorder.history(), |disk, image, promise| {
-        let is_of_kill = image.is_of_kill();
-        let case = Case {
-            name: NAME,
-            ranks: kind.ranks,
-            promise,
-            is_of_kill,
-            is_exact: kind.is_exact || is_of_kill,
-            work: kind.work,
-        };
-        judge(disk, case)
+        kind.judge(disk, promise, image.is_of_kill())
     })
 }
 
