@@ -39,12 +39,12 @@ fn replace(by: Option<HandedOver>) -> Option<HandedOver> {
     LOG.with_borrow_mut(|place| std::mem::replace(place, by))
 }
 
-/// What was handed over before, and is again once this is dropped.
+/// The log that an outer [`hand_over`] offers. The drop offers it again.
 struct Before(Option<HandedOver>);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        // The log that nobody took ends after the borrow.
+        // The close of a log that nobody took runs after the borrow.
         drop(replace(self.0.take()));
     }
 }

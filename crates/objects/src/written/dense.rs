@@ -70,8 +70,8 @@ fn name_record((hash, _, number): (u32, &[u8], u64)) -> Vec<u8> {
     record
 }
 
-/// The header of a fractal heap (III.G.1) with so many huge objects and nothing else. Its other numbers are those of libhdf5 for
-/// attributes.
+/// The header of a fractal heap (III.G.1) that has `count` huge objects, with their index at `huge`, and nothing else. The other
+/// numbers are those of libhdf5 for attributes.
 fn heap_header(huge: u64, count: u64, all: &Messages) -> Vec<u8> {
     const ID_LEN: u16 = 8;
     const HAS_CHECKSUMS: u8 = 2;

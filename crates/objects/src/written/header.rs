@@ -159,7 +159,7 @@ pub fn simple(dims: &[u64]) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// That of elements of an extent that has limits; `u64::MAX` is none.
+/// The dataspace message of an extent with limits. `u64::MAX`: no limit.
 pub fn extent(dims: &[u64], max_dims: &[u64]) -> Option<Vec<u8>> {
     const HAS_LIMITS: u8 = 1;
     let mut data = simple(dims)?;
@@ -180,7 +180,7 @@ pub fn contiguous(address: u64, len: u64) -> Vec<u8> {
     [&[3, 1][..], &address.to_le_bytes(), &len.to_le_bytes()].concat()
 }
 
-/// That of chunks of elements of so many bytes, none of which was written.
+/// The layout message of chunks without storage. `element`: bytes of an element.
 pub fn chunked(chunk: &[u64], element: u32) -> Option<Vec<u8>> {
     let mut data = vec![3, 2, u8::try_from(chunk.len() + 1).ok()?];
     data.extend(u64::MAX.to_le_bytes());

@@ -30,7 +30,8 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
     let path = file.path().to_owned();
     let companions = match request.companions {
         Some(known) => Cow::Borrowed(known),
-        // The process that opens the files looks for those beside a netCDF file. It has not, so the file was none then.
+        // The process that opens the files finds the companions of each netCDF file. It has found none, so the file was of another
+        // kind then.
         None if request.dir.is_remote() => return Err(Error::Changed { path }),
         None => {
             let files = LogFiles::of(request.dir, request.relative, &file);
