@@ -27,16 +27,17 @@ MIX = numpy.uint64(0x94D049BB133111EB)
 memory = numpy.zeros(0, numpy.uint8)
 
 if len(sys.argv) > 1:
-    import h5logfs
-
     OPTIONS = dict(option.split("=", 1) for option in sys.argv[1].split(",") if option)
 
 READER = sys.argv[2] if len(sys.argv) > 2 else None
 
 if READER == "adios2":
     import adios2
-elif READER is not None and READER.isdigit():
-    h5logfs.Array  # Loads what reads arrays.
+elif len(sys.argv) > 1:
+    import h5logfs
+
+    if READER is not None and READER.isdigit():
+        h5logfs.Array  # Loads what reads arrays.
 
 
 def opened(path):

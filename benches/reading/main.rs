@@ -174,7 +174,7 @@ fn measure(arguments: &Arguments, size: Size) -> Result<bool> {
 
 fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
     let program = match &arguments.program {
-        Some(program) => program.clone(),
+        Some(program) => std::path::absolute(program)?,
         None => built_with_this("h5logfs")?,
     };
     ensure!(

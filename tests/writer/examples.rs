@@ -134,6 +134,24 @@ impl Place {
             self.flushes(name) >= 3
         });
         job.stop(&self.heat);
+        while self.is_in_flush(name) {
+            let flushes = self.flushes(name);
+            job.signal(&self.heat, Signal::CONT);
+            wait_until("the job has flushed again", || {
+                assert!(!job.has_ended(), "{}", job.said());
+                self.flushes(name) > flushes
+            });
+            job.stop(&self.heat);
+        }
+    }
+
+    /// Whether the log has data behind its last commit. `recover` would keep them in a file of their own.
+    fn is_in_flush(&self, name: &str) -> bool {
+        let [log, journal] = self.bytes(name);
+        let journal = String::from_utf8(journal).unwrap();
+        let (_, last) = journal.rsplit_once(r#""ends":["#).unwrap();
+        let end = last.split(']').next().unwrap();
+        log.len() as u64 != end.parse::<u64>().unwrap()
     }
 
     /// Kills a job midway. Returns the number of its flushes.
