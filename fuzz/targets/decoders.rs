@@ -1,7 +1,7 @@
 //! The record tables of each layout. The data that they point to do not exist.
 
 use h5logfs_log::arrangement::Arrangement;
-use h5logfs_log::classic::Anchor;
+use h5logfs_log::classic::StubDataset;
 use h5logfs_log::logvol::LogDataset;
 use h5logfs_log::netcdf::{Log, Variable, channels};
 use h5logfs_log::numbers::NumberType;
@@ -148,15 +148,15 @@ pub fn classic(bytes: &[u8]) {
     let mut input = Input(bytes);
     let mut shapes = shapes(&mut input);
     shapes.sort_by_key(|shape| shape.id);
-    let anchor = |shape: &Shape| Anchor {
+    let stub_dataset = |shape: &Shape| StubDataset {
         id: shape.id,
         rank: shape.dims.len() as u8,
         first: None,
     };
-    let mut anchors: Vec<Anchor> = shapes.iter().map(anchor).collect();
-    for anchor in &mut anchors {
+    let mut stub_datasets: Vec<StubDataset> = shapes.iter().map(stub_dataset).collect();
+    for stub_dataset in &mut stub_datasets {
         let first = input.u64() as i64;
-        anchor.first = (first >= -1).then_some(first);
+        stub_dataset.first = (first >= -1).then_some(first);
     }
     let (metadata, data) = input.two_parts();
     let test_dir = TestDir::new();
@@ -165,7 +165,7 @@ pub fn classic(bytes: &[u8]) {
     let tables = Tables::Classic(classic_log::Tables {
         metadata: 0,
         data: 1,
-        anchors,
+        stub_datasets,
     });
     let datasets: Vec<_> = shapes.iter().map(Shape::logged).collect();
     check_tables(
@@ -187,8 +187,8 @@ pub fn classic_seeds() -> Seeds {
         let mut out = put_shapes(Output::default(), &snapshot);
         for dataset in &snapshot.datasets {
             let id = dataset.logged().map(|l| l.id);
-            let anchor = tables.anchors.iter().find(|a| Some(a.id) == id);
-            let first = anchor.and_then(|a| a.first);
+            let stub_dataset = tables.stub_datasets.iter().find(|a| Some(a.id) == id);
+            let first = stub_dataset.and_then(|a| a.first);
             out = out.u64(first.unwrap_or(-2) as u64);
         }
         Some(out.two_parts(

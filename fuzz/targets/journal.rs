@@ -1,7 +1,7 @@
 //! The journal of a log that is not closed. Its data are good.
 
 use h5logfs_log::journal::Recorded;
-use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 
 use super::Seeds;
 use super::reading::read;
@@ -33,9 +33,9 @@ pub fn run(bytes: &[u8]) {
         let again = again.expect("a journal that was read");
         assert_eq!(again.commits, recorded.commits);
         assert_eq!(again.definitions, recorded.definitions);
-        assert_eq!(again.shadow, recorded.shadow);
-        let is_read = |shadow: &Shadow| shadow.image == unclosed::IMAGE;
-        if !recorded.shadow.as_ref().is_none_or(is_read) {
+        assert_eq!(again.metadata_image, recorded.metadata_image);
+        let is_read = |metadata_image: &MetadataImage| metadata_image.image == unclosed::IMAGE;
+        if !recorded.metadata_image.as_ref().is_none_or(is_read) {
             return;
         }
         for file in 0..recorded.header.data_files().min(16) as usize {
@@ -51,16 +51,16 @@ pub fn run(bytes: &[u8]) {
 
 pub fn seeds() -> Seeds {
     let text = unclosed::TEXT.as_bytes();
-    let shadow = unclosed::shadow_text();
-    let shadow = shadow.as_bytes();
+    let metadata_image = unclosed::image_text();
+    let metadata_image = metadata_image.as_bytes();
     let with = |how: u8, text: &[u8]| [&[how], text].concat();
     vec![
         ("lines".into(), with(1, text)),
         ("with-sums".into(), with(0, &unclosed::with_sums(text))),
-        ("shadow".into(), with(1, shadow)),
+        ("image".into(), with(1, metadata_image)),
         (
-            "shadow-with-sums".into(),
-            with(0, &unclosed::with_sums(shadow)),
+            "image-with-sums".into(),
+            with(0, &unclosed::with_sums(metadata_image)),
         ),
     ]
 }

@@ -1,7 +1,7 @@
 //! A log that is not closed, made byte by byte (`docs/formats/journal.md`).
 
 use flate2::Crc;
-use h5logfs_log::journal::shadow::image_lines;
+use h5logfs_log::journal::metadata_image::image_lines;
 
 const FRONT: usize = 8192;
 const MARK: &[u8] = b"h5logfs-file-id\n0123456789abcdef";
@@ -26,10 +26,10 @@ pub const TEXT: &str = r#"{"journal":1,"file":"30313233343536373839616263646566"
 "#;
 
 /// The metadata of an HDF5 program: `/d` is the dataset 0 of [`data`], at byte 800.
-pub const IMAGE: &[u8] = include_bytes!("../samples/shadow.image");
+pub const IMAGE: &[u8] = include_bytes!("../samples/metadata.image");
 
 /// The lines of a journal of that program, without checksums. An append: the first flush was there before.
-pub fn shadow_text() -> String {
+pub fn image_text() -> String {
     let header = r#"{"journal":1,"file":"30313233343536373839616263646566","writer":"a test","ranks":1,"subfiles":0,"config":10,"append":{"flush":1}}"#;
     let lines = image_lines(&[], IMAGE).expect("lines of an image");
     let lines = lines

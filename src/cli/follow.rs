@@ -17,7 +17,7 @@ use super::unclosed::job_state;
 use super::{LogScanner, Scanned, ViewArgs};
 use h5logfs_catalog::changes::{Changes, Found, Plain};
 use h5logfs_common::error::Error;
-use h5logfs_log::journal::{JobState, Moment};
+use h5logfs_log::journal::{JobState, ShownFlush};
 use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::Identity;
@@ -192,7 +192,7 @@ fn bytes(snapshot: &Snapshot) -> u64 {
 pub fn is_no_log(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
-        Some(Error::NotALog { .. } | Error::NoMoment { .. })
+        Some(Error::NotALog { .. } | Error::NoFlush { .. })
     )
 }
 
@@ -212,7 +212,7 @@ struct Follower<'a, W> {
 pub fn run(args: FollowArgs) -> Result<()> {
     let settings = args.view.settings()?;
     ensure!(
-        settings.moment == Moment::Newest,
+        settings.shown_flush == ShownFlush::Newest,
         "follow reports every flush: it takes neither at_flush nor at_time"
     );
     // The job has priority on its node.
@@ -248,7 +248,7 @@ impl<W: Write> Follower<'_, W> {
     /// Reports what is new. Returns whether the log is closed.
     fn catch_up(&mut self) -> Result<bool> {
         self.journal = None;
-        let newest = match self.scan(Moment::Newest) {
+        let newest = match self.scan(ShownFlush::Newest) {
             Ok(newest) => newest,
             Err(error) => match self.changes.plain().filter(|_| is_no_log(&error)) {
                 Some(plain) => {
@@ -282,7 +282,7 @@ impl<W: Write> Follower<'_, W> {
             if begin.elapsed() > MOST_CATCHING_UP {
                 break;
             }
-            match self.scan(Moment::Flush(flush)) {
+            match self.scan(ShownFlush::Flush(flush)) {
                 // The log was closed meanwhile, and may have been opened again.
                 Err(error) if is_no_log(&error) => {}
                 missed => self.report_flush(&missed?.snapshot, flush)?,
@@ -324,9 +324,11 @@ impl<W: Write> Follower<'_, W> {
     }
 
     /// Scans the log in one state. The log may change meanwhile.
-    fn scan(&mut self, moment: Moment) -> Result<Scanned> {
+    fn scan(&mut self, shown_flush: ShownFlush) -> Result<Scanned> {
         let file = &self.args.file;
-        let scanned = self.changes.retry(|| self.scanner.scan_at(file, moment));
+        let scanned = self
+            .changes
+            .retry(|| self.scanner.scan_at(file, shown_flush));
         match scanned {
             Err(_) if !self.changes.is_there() => {
                 bail!("{}: it is not there any more", file.display())

@@ -44,7 +44,7 @@ use h5logfs_catalog::workers::{self, Workers};
 use h5logfs_common::error::Error;
 use h5logfs_convert::error::Error as ConvertError;
 use h5logfs_log::descriptors;
-use h5logfs_log::journal::Moment;
+use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::log_dir;
 use h5logfs_log::scan::{
     Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Scanner, Settings,
@@ -122,12 +122,12 @@ pub struct ViewArgs {
     pub options: Vec<OsString>,
 
     /// Read an unclosed log as this flush left it
-    #[arg(long, value_name = "NUMBER", value_parser = Moment::of_flush)]
-    pub at_flush: Option<Moment>,
+    #[arg(long, value_name = "NUMBER", value_parser = ShownFlush::of_flush)]
+    pub at_flush: Option<ShownFlush>,
 
     /// Read an unclosed log as the last flush complete at this time left it: 2026-03-01T12:00:00, or with Z at the end
-    #[arg(long, value_name = "TIME", value_parser = Moment::of_time, conflicts_with = "at_flush")]
-    pub at_time: Option<Moment>,
+    #[arg(long, value_name = "TIME", value_parser = ShownFlush::of_time, conflicts_with = "at_flush")]
+    pub at_time: Option<ShownFlush>,
 
     /// Address space for the process that scans the file
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G")]
@@ -181,9 +181,9 @@ impl LogScanner<'_> {
     }
 
     /// Scans one log file in the state `moment`.
-    fn scan_at(&self, file: &Path, moment: Moment) -> anyhow::Result<Scanned> {
+    fn scan_at(&self, file: &Path, shown_flush: ShownFlush) -> anyhow::Result<Scanned> {
         let settings = Settings {
-            moment,
+            shown_flush,
             ..self.args.settings()?
         };
         with_log_file(file, || self.scan_as(file, &settings))
@@ -310,8 +310,8 @@ impl ViewArgs {
                 }
             }
         }
-        if let Some(moment) = self.at_flush.or(self.at_time) {
-            settings.moment = moment;
+        if let Some(shown_flush) = self.at_flush.or(self.at_time) {
+            settings.shown_flush = shown_flush;
         }
         Ok(settings)
     }

@@ -11,12 +11,12 @@ use std::thread;
 
 use crate::common::amount::{either, first_seed, told};
 use crate::common::damaged::Log;
+use crate::common::metadata_image::{ImageLog, Made};
 use crate::common::mutation::mutant;
 use crate::common::numbers::Numbers;
 use crate::common::people::copy;
 use crate::common::readers::{Python, corpus, project};
 use crate::common::settled::settle;
-use crate::common::shadow::{Made, ShadowLog};
 use crate::common::unclosed;
 use crate::everybody::{Everybody, Found, Loaded};
 
@@ -27,11 +27,11 @@ const AT_ONCE: usize = 2;
 fn logs(python: &Python) -> Vec<Log> {
     let mut logs = Log::every();
     logs.push(made("not closed", |log, _| drop(unclosed::Log::usual(log))));
-    let shadow = |log: &Path, dir: &Path| Made::by(python, dir, "latest").log(log).unlock();
-    logs.push(made("of an HDF5 program", shadow));
+    let metadata_image = |log: &Path, dir: &Path| Made::by(python, dir, "latest").log(log).unlock();
+    logs.push(made("of an HDF5 program", metadata_image));
     logs.push(made("in subfiles", |log, dir| {
         let made = Made::by(python, dir, "earliest");
-        made.fill(ShadowLog::with_subfiles(log, 2)).unlock();
+        made.fill(ImageLog::with_subfiles(log, 2)).unlock();
     }));
     logs.push(made("settled", |log, _| {
         std::fs::copy(corpus().join("tiny.log.h5"), log).unwrap();

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use crate::common::PROGRAM;
 use crate::common::driver::Driver;
+use crate::common::metadata_image::Made;
 use crate::common::pnetcdf::{Case, ELSEWHERE, case, compare, lay_out};
 use crate::common::readers::{
     Python, check_all, corpus, netcdf_reads, read_as_expected, said, whole_corpus,
 };
-use crate::common::shadow::Made;
 use crate::common::striped::CASES;
 use crate::common::unclosed::Log;
 use h5logfs_catalog::direct::{self, Close, Options};

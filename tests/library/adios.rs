@@ -10,7 +10,7 @@ use std::process::Command;
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::Error;
-use h5logfs_log::journal::Moment;
+use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
@@ -43,17 +43,17 @@ fn directory(name: &str) -> PathBuf {
     corpus().join(format!("{name}.bp"))
 }
 
-fn scan_at(directory: &Path, moment: Moment) -> Result<Snapshot, Error> {
+fn scan_at(directory: &Path, shown_flush: ShownFlush) -> Result<Snapshot, Error> {
     let (dir, relative) = SourceDir::of_file(&directory.join(INDEX)).unwrap();
     let settings = Settings {
-        moment,
+        shown_flush,
         ..Settings::default()
     };
     h5logfs_scan::scan(ScanRequest::alone(&dir, &relative, &settings))
 }
 
 fn scan(directory: &Path) -> Snapshot {
-    scan_at(directory, Moment::Newest).unwrap()
+    scan_at(directory, ShownFlush::Newest).unwrap()
 }
 
 fn told(snapshot: &Snapshot, severity: Severity) -> Vec<String> {
@@ -174,26 +174,26 @@ fn without_its_data_a_directory_has_what_its_metadata_have() {
     assert_eq!(names, ["/iteration", "/time", "/version"]);
     assert!(told(&snapshot, Severity::Lost).len() == 2);
     fs::remove_file(copy.path().join("md.0")).unwrap();
-    let error = scan_at(copy.path(), Moment::Newest).unwrap_err();
+    let error = scan_at(copy.path(), ShownFlush::Newest).unwrap_err();
     assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("md.0"));
 }
 
 #[test]
 fn a_step_is_a_state_of_its_directory() {
-    let rho = |moment| {
-        let snapshot = scan_at(&directory("b5_steps"), moment).unwrap();
+    let rho = |shown_flush| {
+        let snapshot = scan_at(&directory("b5_steps"), shown_flush).unwrap();
         let mut datasets = snapshot.datasets.into_iter();
         datasets
             .find(|dataset| dataset.name == "/fields/rho")
             .unwrap()
             .dims
     };
-    assert_eq!(rho(Moment::Flush(1)), [5, 3]);
-    assert_eq!(rho(Moment::Flush(2)), [2, 5, 3]);
-    assert_eq!(rho(Moment::Newest), [4, 5, 3]);
-    for moment in [Moment::Flush(5), Moment::Time(0)] {
-        let error = scan_at(&directory("b5_steps"), moment).unwrap_err();
-        assert!(matches!(error, Error::NoMoment { .. }), "{error}");
+    assert_eq!(rho(ShownFlush::Flush(1)), [5, 3]);
+    assert_eq!(rho(ShownFlush::Flush(2)), [2, 5, 3]);
+    assert_eq!(rho(ShownFlush::Newest), [4, 5, 3]);
+    for shown_flush in [ShownFlush::Flush(5), ShownFlush::Time(0)] {
+        let error = scan_at(&directory("b5_steps"), shown_flush).unwrap_err();
+        assert!(matches!(error, Error::NoFlush { .. }), "{error}");
     }
 }
 

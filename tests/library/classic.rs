@@ -515,9 +515,9 @@ fn of_row(
   data = b'logvol_data0' + struct.pack('<i', 1) + bytes({data:?})
   for name, log in (('_metadata_log', metadata), ('_data_log', data)):
     f.create_dataset(name, data=np.frombuffer(log, 'u1'), chunks=(64,), maxshape=(None,))
-  anchor = f.create_dataset('row', (), 'u1')
+  stub_dataset = f.create_dataset('row', (), 'u1')
   for name, value in (('id', 0), ('dims', {dims:?}), ('first', 28 if entries else -1)):
-    anchor.attrs.create('_classic_' + name, value, dtype='<i8')
+    stub_dataset.attrs.create('_classic_' + name, value, dtype='<i8')
 ",
             entries = entries.join(", "),
         ),

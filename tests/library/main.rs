@@ -33,12 +33,12 @@ mod netcdf {
     mod hostile;
     mod model;
 }
+mod metadata_image;
 mod objects;
 mod plain;
 mod references;
 mod release;
 mod settle;
-mod shadow;
 mod striped;
 mod unflushed;
 mod workers;

@@ -82,7 +82,7 @@ fn filtered_chunks_are_referenced_where_they_are_whole() {
     assert_eq!(forms, (vec![Form::Filtered], 1));
 }
 
-/// The deflated cases of the real writer, whose anchor datasets record no filter.
+/// The deflated cases of the real writer, whose stub datasets record no filter.
 #[test]
 fn deflated_records_that_are_chunks_are_referenced() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/deflate.log.h5");

@@ -10,9 +10,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::PROGRAM;
+use crate::common::metadata_image::ImageLog;
 use crate::common::people::{ALICE, BOB, can_be_others, copy, corpus, set_mode};
 use crate::common::readers::said;
-use crate::common::shadow::ShadowLog;
 use crate::common::unclosed::{Crc, Log};
 
 fn run(command: &[&str], dir: &Path) -> Output {
@@ -300,7 +300,7 @@ fn the_log_of_an_hdf5_program_is_recovered_by_its_owner() {
         .unwrap()
         .create_group("g")
         .unwrap();
-    let mut log = ShadowLog::begin(&path);
+    let mut log = ImageLog::begin(&path);
     log.set_image(&fs::read(&image).unwrap());
     log.flush();
     drop(log);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::clock::settle;
+use crate::common::metadata_image::Made;
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
 use crate::common::readers::Python;
-use crate::common::shadow::Made;
 use crate::common::unclosed::{self, FRONT};
 use crate::common::{Mounted, PROGRAM, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;

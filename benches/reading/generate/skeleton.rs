@@ -1,4 +1,4 @@
-//! The HDF5 part of a log file, which libhdf5 writes: anchors, `_int_att`, and the log's own datasets
+//! The HDF5 part of a log file, which libhdf5 writes: stub datasets, `_int_att`, and the log's own datasets
 //! without their contents. It uses the calls of the tests' log writer, which panic on errors.
 
 // The tests use all of it.
@@ -34,7 +34,7 @@ pub struct Logs {
 pub fn make(path: &Path, datasets: &[Dataset], data: &[u64], metadata: u64) -> Result<Logs> {
     let file = raw::create_file(path, 0, true);
     for dataset in datasets {
-        anchor(&file, dataset)?;
+        stub_dataset(&file, dataset)?;
     }
     let group = raw::create_group(&file, "_LOG");
     let place = |name: &str, len| raw::dataset_offset(&log_dataset(&group, name, len));
@@ -52,24 +52,24 @@ pub fn make(path: &Path, datasets: &[Dataset], data: &[u64], metadata: u64) -> R
 }
 
 /// Section 2.
-fn anchor(file: &Id, dataset: &Dataset) -> Result<()> {
+fn stub_dataset(file: &Id, dataset: &Dataset) -> Result<()> {
     let datatype = raw::standard(match dataset.element {
         Element::F32 => H5T_IEEE_F32LE,
         Element::F64 => H5T_IEEE_F64LE,
     });
     let creation = raw::dataset_properties();
     let space = raw::null_space();
-    let anchor = raw::create_dataset(file, &dataset.name, &datatype, &space, &creation);
+    let stub_dataset = raw::create_dataset(file, &dataset.name, &datatype, &space, &creation);
     let dims = signed(&dataset.dims)?;
     let mut most = dims.clone();
     if let Some(first) = most.first_mut().filter(|_| dataset.unlimited) {
         *first = -1;
     }
-    raw::attribute_i64(&anchor, "_dims", &dims);
-    raw::attribute_i64(&anchor, "_mdims", &most);
-    raw::attribute_i32(&anchor, "_ID", &[i32::try_from(dataset.id)?]);
+    raw::attribute_i64(&stub_dataset, "_dims", &dims);
+    raw::attribute_i64(&stub_dataset, "_mdims", &most);
+    raw::attribute_i32(&stub_dataset, "_ID", &[i32::try_from(dataset.id)?]);
     if let Some(chunk) = &dataset.chunk {
-        raw::attribute_i64(&anchor, "_h5logfs_chunk", &signed(chunk)?);
+        raw::attribute_i64(&stub_dataset, "_h5logfs_chunk", &signed(chunk)?);
     }
     if dataset.filtered {
         let shuffle = SHUFFLE
@@ -77,7 +77,7 @@ fn anchor(file: &Id, dataset: &Dataset) -> Result<()> {
             .copied()
             .chain([dataset.element.size() as u32]);
         let words: Vec<u32> = shuffle.chain(DEFLATE).collect();
-        raw::attribute_u32(&anchor, "_h5logfs_filters", &words);
+        raw::attribute_u32(&stub_dataset, "_h5logfs_filters", &words);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_common::lru::Lru;
-use h5logfs_log::journal::Moment;
+use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::scan::Settings;
 
 use crate::entry::CatalogEntry;
@@ -18,7 +18,7 @@ const MEMORY_OF_FLUSHES: u64 = 8 << 20;
 pub struct At<'a> {
     /// Its path below the directory of the catalog.
     pub path: &'a Path,
-    /// The flush that left the state; `None` for the present one, as [`Settings::moment`] says.
+    /// The flush that left the state; `None` for the present one, as [`Settings::shown_flush`] says.
     pub flush: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl At<'_> {
     pub(crate) fn settings(self, settings: &Settings) -> Settings {
         let mut settings = settings.clone();
         if let Some(flush) = self.flush {
-            settings.moment = Moment::Flush(flush);
+            settings.shown_flush = ShownFlush::Flush(flush);
             settings.unflushed = false;
         }
         settings

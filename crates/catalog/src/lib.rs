@@ -652,7 +652,7 @@ impl Catalog {
                 log::debug!("{path}: passed through: {reason}");
                 plain(&source, look.signature)?
             }
-            Err(Error::NoMoment { reason, .. }) if !is_present => {
+            Err(Error::NoFlush { reason, .. }) if !is_present => {
                 log::debug!("{path}: {reason}");
                 companions.states.extend(journal);
                 Presented::Absent

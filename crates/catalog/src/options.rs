@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::journal::Moment;
+use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
 use h5logfs_view::cache::MemoryLimits;
 
@@ -215,7 +215,7 @@ impl ReadOptions {
     /// The options for a file that an open one leads to: its newest state.
     pub fn of_another(&self) -> Self {
         let mut options = self.clone();
-        options.settings.moment = Moment::Newest;
+        options.settings.shown_flush = ShownFlush::Newest;
         options
     }
 

@@ -48,7 +48,7 @@ pub enum Error {
 
     /// The requested state of a log does not exist.
     #[error("{}: {reason}", path.display())]
-    NoMoment {
+    NoFlush {
         /// The file.
         path: PathBuf,
         /// The states that exist.
@@ -140,7 +140,7 @@ impl Error {
             Error::Io { path, .. }
             | Error::NotALog { path, .. }
             | Error::BadFile { path, .. }
-            | Error::NoMoment { path, .. }
+            | Error::NoFlush { path, .. }
             | Error::BadData { path, .. }
             | Error::ScanDied { path, .. }
             | Error::NoMemory { path, .. }
@@ -166,7 +166,7 @@ impl Error {
         match &mut self {
             Error::NotALog { path, reason }
             | Error::BadFile { path, reason }
-            | Error::NoMoment { path, reason }
+            | Error::NoFlush { path, reason }
             | Error::ScanDied { path, reason } => {
                 shorten_path(path);
                 shorten(reason);

@@ -1,4 +1,4 @@
-//! `H5Ocopy`: the native connector copies objects of the shadow, and the elements of logged datasets follow.
+//! `H5Ocopy`: the native connector copies objects of the metadata image, and the elements of logged datasets follow.
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::ptr;

@@ -309,7 +309,13 @@ mod tests {
         fs::remove_file(path_of(&log)).unwrap();
         let mut aside = kept(&log);
         let subfiles = dir.path().join(ASIDE[2]);
-        let users = ["a.h5.", "a.h5.01", "a.h5.1", "notes", "notes.2024"];
+        let users = [
+            "a.h5.",
+            "a.h5.01",
+            "a.h5.1",
+            "notifications",
+            "notifications.2024",
+        ];
         for name in users {
             fs::write(subfiles.join(name), "").unwrap();
         }

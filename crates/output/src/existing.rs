@@ -1137,7 +1137,13 @@ mod tests {
                 "{reason}"
             );
         };
-        for stranger in ["a.h5.11", "a.h5.", "a.h5.02", "notes.2024", "b.h5.0"] {
+        for stranger in [
+            "a.h5.11",
+            "a.h5.",
+            "a.h5.02",
+            "notifications.2024",
+            "b.h5.0",
+        ] {
             let path = subfile_dir(&place.log()).join(stranger);
             let id = [ID, OTHER][usize::from(stranger == "a.h5.11")];
             fs::write(&path, unclosed_front(&id)).unwrap();
@@ -1155,11 +1161,11 @@ mod tests {
     const STRANGERS: [&str; 9] = [
         "a.h5.subfiles/a.h5.0",
         "a.h5.subfiles/a.h5.1",
-        "a.h5.subfiles/notes.2024",
+        "a.h5.subfiles/notifications.2024",
         "a.h5.subfiles/result.001",
         "a.h5.subfiles/thoughts.",
         "a.h5.h5logfs-spill/0.1",
-        "a.h5.h5logfs-spill/notes.2024",
+        "a.h5.h5logfs-spill/notifications.2024",
         "a.h5.h5logfs-unflushed",
         ".a.h5.h5logfs-new-01010101",
     ];
@@ -1173,7 +1179,7 @@ mod tests {
                 fs::create_dir_all(parent(&path)).unwrap();
                 let front = id.filter(|_| name.ends_with("a.h5.0"));
                 let front = front.map(|id| unclosed_front(&id));
-                fs::write(path, front.unwrap_or(b"notes".to_vec())).unwrap();
+                fs::write(path, front.unwrap_or(b"notifications".to_vec())).unwrap();
             }
             // A subfile names its log, and a file that is no log has none.
             place.other_file();
@@ -1193,9 +1199,9 @@ mod tests {
     #[test]
     fn a_file_that_is_no_journal_is_kept_whatever_its_name() {
         let place = Place::new();
-        let notes = journal::path_of(&place.log());
-        for text in ["notes\n", "0123 notes", "{\"journal\":1}"] {
-            fs::write(&notes, text).unwrap();
+        let notifications = journal::path_of(&place.log());
+        for text in ["notifications\n", "0123 notifications", "{\"journal\":1}"] {
+            fs::write(&notifications, text).unwrap();
             for make in [|_: &Place| {}, Place::other_file, |p: &Place| p.file(&ID)] {
                 make(&place);
                 for options in [CAREFUL, REPLACE, DISCARD] {

@@ -62,7 +62,7 @@ pub fn is_log(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<bool
 fn is_about_a_log(error: &Error) -> bool {
     match error {
         Error::Remembered(error) => is_about_a_log(error),
-        error => matches!(error, Error::BadFile { .. } | Error::NoMoment { .. }),
+        error => matches!(error, Error::BadFile { .. } | Error::NoFlush { .. }),
     }
 }
 

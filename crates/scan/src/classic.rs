@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
 
 use super::chunks;
-use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
+use super::layout_objects::{self, LayoutObjects, Owner, StubDataset};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
 use h5logfs_common::fault::Fault;
@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, Fault>;
 
 /// The objects of a file of this layout.
 struct ClassicObjects {
-    anchors: BTreeMap<i64, Vec<classic::Anchor>>,
+    stub_datasets: BTreeMap<i64, Vec<classic::StubDataset>>,
 }
 
 impl LayoutObjects for ClassicObjects {
@@ -34,12 +34,12 @@ impl LayoutObjects for ClassicObjects {
     }
 
     fn copied_attribute<'n>(&self, name: &'n [u8], owner: Owner) -> Option<Cow<'n, [u8]>> {
-        let of_anchors = [ID, DIMS, FIRST].map(str::as_bytes);
-        let is_internal = owner == Owner::Anchor && of_anchors.contains(&name);
+        let of_stub_datasets = [ID, DIMS, FIRST].map(str::as_bytes);
+        let is_internal = owner == Owner::StubDataset && of_stub_datasets.contains(&name);
         (!is_internal).then_some(name.into())
     }
 
-    fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>> {
+    fn stub_dataset(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<StubDataset>> {
         if !attributes
             .iter()
             .any(|name| name.as_bytes() == ID.as_bytes())
@@ -50,24 +50,24 @@ impl LayoutObjects for ClassicObjects {
         let one = |wanted| -> Result<i64> {
             match integers(wanted, 1)?.as_deref() {
                 Some([value]) => Ok(*value),
-                _ => Err(format!("an anchor without {wanted}").into()),
+                _ => Err(format!("a stub dataset without {wanted}").into()),
             }
         };
         let id = one(ID)?;
         let first = one(FIRST)?;
         if id < 0 || first < -1 {
-            return Err(format!("an anchor with the id {id}, first entry {first}").into());
+            return Err(format!("a stub dataset with the id {id}, first entry {first}").into());
         }
-        if self.anchors.get(&id).is_some_and(|all| all.len() > 1) {
-            return Err(format!("another anchor has the id {id}, too").into());
+        if self.stub_datasets.get(&id).is_some_and(|all| all.len() > 1) {
+            return Err(format!("another stub dataset has the id {id}, too").into());
         }
         if h5::dataset_space(dataset)?.rank() != Some(0) {
-            return Err("an anchor that is no scalar".into());
+            return Err("a stub dataset that is no scalar".into());
         }
         let dims = integers(DIMS, MAX_RANK)?.unwrap_or_default();
         let dims = dims.into_iter().map(layout_objects::extent);
         let dims: Vec<u64> = dims.collect::<Result<_>>()?;
-        Ok(Some(Anchor {
+        Ok(Some(StubDataset {
             id,
             max_dims: dims.iter().copied().map(Some).collect(),
             dims,
@@ -98,12 +98,12 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
     let both_exist: Result<Vec<bool>> = both_exist.into_iter().collect();
     let logs = both_exist.and_then(|_| Ok([open(METADATA_LOG)?, open(DATA_LOG)?]));
     let has_magics = matches!(&logs, Ok([m, d]) if has_magics(m, d));
-    let anchors = match anchors(file) {
+    let stub_datasets = match stub_datasets(file) {
         // What cannot be understood is a plain file, unless it has the marks of a log.
         Err(Fault::Damage(_)) if !has_magics && !carries_mark(&source, base)? => return Ok(None),
-        anchors => anchors?,
+        stub_datasets => stub_datasets?,
     };
-    if !has_magics && anchors.is_empty() {
+    if !has_magics && stub_datasets.is_empty() {
         // A file of another program, with datasets of the same names.
         return Ok(None);
     }
@@ -118,14 +118,17 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
         tables: h5logfs_log::Tables::Classic(Tables {
             metadata: 1,
             data: 2,
-            anchors: anchors.values().filter_map(|all| common(all)).collect(),
+            stub_datasets: stub_datasets
+                .values()
+                .filter_map(|all| common(all))
+                .collect(),
         }),
-        layout: Box::new(ClassicObjects { anchors }),
+        layout: Box::new(ClassicObjects { stub_datasets }),
     }))
 }
 
-/// What is known of the anchors that share an id; `None` if they differ in rank.
-fn common(all: &[classic::Anchor]) -> Option<classic::Anchor> {
+/// What is known of the stub datasets that share an id; `None` if they differ in rank.
+fn common(all: &[classic::StubDataset]) -> Option<classic::StubDataset> {
     let (first, others) = all.split_first()?;
     let same = others.iter().all(|other| other.rank == first.rank);
     same.then_some(*first)
@@ -159,8 +162,8 @@ fn open_log(request: ScanRequest<'_>, root: &Id, name: &str, file: Hdf5<'_>) -> 
     arranged.map_err(Fault::from)
 }
 
-/// All anchors, by id. Skips damaged anchors, because the walk through the objects reports them.
-fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
+/// All stub datasets, by id. Skips damaged stub datasets, because the walk through the objects reports them.
+fn stub_datasets(file: &Id) -> Result<BTreeMap<i64, Vec<classic::StubDataset>>> {
     let mut found: BTreeMap<i64, Vec<_>> = BTreeMap::new();
     let root = h5::open_group(file, c"/")?;
     let mut met = HashSet::from([h5::address(&root)?]);
@@ -177,8 +180,8 @@ fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
             match h5::object_info(&object)?.kind {
                 Kind::Group => groups.push(object),
                 Kind::Dataset => {
-                    if let Some(anchor) = read_anchor(&object)? {
-                        found.entry(anchor.id).or_default().push(anchor);
+                    if let Some(stub_dataset) = read_stub_dataset(&object)? {
+                        found.entry(stub_dataset.id).or_default().push(stub_dataset);
                     }
                 }
                 Kind::Datatype => {}
@@ -188,8 +191,8 @@ fn anchors(file: &Id) -> Result<BTreeMap<i64, Vec<classic::Anchor>>> {
     Ok(found)
 }
 
-/// What is needed of an anchor to walk the metadata log; `None` if the dataset is no anchor or does not say it.
-fn read_anchor(dataset: &Id) -> Result<Option<classic::Anchor>> {
+/// What is needed of a stub dataset to walk the metadata log; `None` if the dataset is no stub dataset or does not say it.
+fn read_stub_dataset(dataset: &Id) -> Result<Option<classic::StubDataset>> {
     let names = h5::attribute_names(dataset)?;
     let integers = |wanted, most| layout_objects::integers(dataset, &names, wanted, most);
     let one = |wanted| Some(*integers(wanted, 1).ok()??.first()?);
@@ -198,7 +201,7 @@ fn read_anchor(dataset: &Id) -> Result<Option<classic::Anchor>> {
         return Ok(None);
     };
     let rank = dims.map_or(0, |dims| dims.len());
-    Ok(Some(classic::Anchor {
+    Ok(Some(classic::StubDataset {
         id,
         // At most MAX_RANK.
         rank: rank as u8,

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::hdf5_sys::{self as h5, Id};
-use crate::shadow::limits;
+use crate::metadata_image::limits;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::journal::Recorded;
-use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::logvol::Tables;
 use h5logfs_log::model::Selections;
 use h5logfs_log::source_file::SourceFile;
@@ -48,11 +48,11 @@ impl Extended {
 
 /// The logged datasets of a log.
 pub fn logged(journal: &Recorded) -> Result<Vec<Extended>> {
-    let shadow = metadata_image(journal)?;
-    let objects = Objects::open(&shadow.image)?;
+    let metadata_image = metadata_image(journal)?;
+    let objects = Objects::open(&metadata_image.image)?;
     let paths = paths(&objects)?;
     let mut found = Vec::new();
-    for (id, header) in &shadow.logged {
+    for (id, header) in &metadata_image.logged {
         let Some(header) = header else { continue };
         let dataset = objects.dataset(*header)?;
         let Dataspace::Simple { dims, max_dims } = dataset.space else {
@@ -127,10 +127,14 @@ pub fn larger<'a>(
     Ok(found)
 }
 
-/// Gives datasets of an open shadow these extents, by their IDs.
-pub fn set(file: &Id, shadow: &Shadow, extents: &BTreeMap<u32, Vec<u64>>) -> Result<()> {
+/// Gives datasets of an open metadata image these extents, by their IDs.
+pub fn set(
+    file: &Id,
+    metadata_image: &MetadataImage,
+    extents: &BTreeMap<u32, Vec<u64>>,
+) -> Result<()> {
     for (id, dims) in extents {
-        let header = shadow.logged.get(id).copied().flatten();
+        let header = metadata_image.logged.get(id).copied().flatten();
         let header = header.ok_or("a dataset that is gone")?;
         h5::set_extent(&h5::open_object(file, header)?, dims)?;
     }

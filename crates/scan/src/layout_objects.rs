@@ -21,10 +21,10 @@ pub trait LayoutObjects {
 
     /// What a dataset stands for; `None` for a plain one. `attributes` are the names of its attributes. Fails if their
     /// values are invalid.
-    fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>>;
+    fn stub_dataset(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<StubDataset>>;
 
     /// The same for a dataset that libhdf5 has not opened. `None` also where that has to be done.
-    fn anchor_in(&self, _dataset: &DatasetHeader) -> Option<Anchor> {
+    fn stub_dataset_in(&self, _dataset: &DatasetHeader) -> Option<StubDataset> {
         None
     }
 }
@@ -33,13 +33,13 @@ pub trait LayoutObjects {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     Root,
-    Anchor,
+    StubDataset,
     Other,
 }
 
-/// The user's dataset that an anchor stands for.
+/// The user's dataset that a stub dataset stands for.
 #[derive(Debug)]
-pub struct Anchor {
+pub struct StubDataset {
     /// The number by which the log knows the dataset.
     pub id: i64,
     pub dims: Vec<u64>,
@@ -51,7 +51,7 @@ pub struct Anchor {
     pub filters: Option<Result<Vec<Filter>>>,
 }
 
-impl Anchor {
+impl StubDataset {
     /// Whether nothing is wrong with what is recorded.
     pub fn is_sound(&self) -> bool {
         !matches!(self.chunk, Some(Err(_))) && !matches!(self.filters, Some(Err(_)))
@@ -72,7 +72,7 @@ pub fn integers(
     values.map_err(|e| e.at(format_args!("attribute {wanted}")))
 }
 
-/// Checks an extent that an anchor records.
+/// Checks an extent that a stub dataset records.
 pub fn extent(value: i64) -> Result<u64> {
     Ok(u64::try_from(value).map_err(|_| format!("an extent of {value}"))?)
 }

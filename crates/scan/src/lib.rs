@@ -13,7 +13,7 @@
 //! * `tree` copies the objects of a file into another one, `original` is that file, `dataset` has what all copies of datasets share, `elements` copies
 //!   those that are not logged, and `references` translates the references between objects. `room` bounds what is copied.
 //! * `shown` makes the image of a view that way.
-//! * `shadow`: the objects of a log that a program writes through HDF5 itself.
+//! * `metadata image`: the objects of a log that a program writes through HDF5 itself.
 //! * `chosen`: which objects a copy of a part of a log has.
 //! * `chunks`: where the chunks of a log dataset lie.
 //! * `sources`: the open files of a log.
@@ -37,12 +37,12 @@ mod extents;
 mod hdf5_sys;
 mod layout_objects;
 mod logvol;
+mod metadata_image;
 mod netcdf;
 mod original;
 mod references;
 mod room;
 mod scales;
-mod shadow;
 mod shown;
 mod shown_unflushed;
 mod sources;
@@ -66,7 +66,7 @@ use h5logfs_log::adios as adios_log;
 use h5logfs_log::image::Hdf5;
 use h5logfs_log::journal::closed::{CloseSeal, sealed};
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
-use h5logfs_log::journal::{self, Moment, SETTLED};
+use h5logfs_log::journal::{self, SETTLED, ShownFlush};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::remains::Remains;
 use h5logfs_log::netcdf as netcdf_log;
@@ -163,19 +163,19 @@ fn not_a_log(path: &Path, reason: impl Into<String>) -> Error {
     }
 }
 
-fn no_moment(path: &Path, reason: impl Display) -> Error {
-    Error::NoMoment {
+fn no_flush(path: &Path, reason: impl Display) -> Error {
+    Error::NoFlush {
         path: path.to_owned(),
         reason: reason.to_string(),
     }
 }
 
 /// Of a file that is HDF5, and no log.
-fn plain(path: &Path, is_settled: bool, moment: Moment) -> Error {
-    match (is_settled, moment) {
+fn plain(path: &Path, is_settled: bool, shown_flush: ShownFlush) -> Error {
+    match (is_settled, shown_flush) {
         (false, _) => not_a_log(path, "plain HDF5"),
-        (true, Moment::Newest) => not_a_log(path, "plain HDF5, a log that was settled"),
-        (true, _) => no_moment(path, SETTLED),
+        (true, ShownFlush::Newest) => not_a_log(path, "plain HDF5, a log that was settled"),
+        (true, _) => no_flush(path, SETTLED),
     }
 }
 
@@ -217,11 +217,11 @@ fn scan_hdf5(request: ScanRequest<'_>, room: Room, source: SourceFile) -> Result
     let log = find_log(request, &file, source, mark, seal);
     let of_log = |fault| Error::of(&path, fault);
     let Some(log) = log.map_err(of_log)? else {
-        return Err(plain(&path, is_settled, request.settings.moment));
+        return Err(plain(&path, is_settled, request.settings.shown_flush));
     };
     let last = log.last_flush().map_err(of_log)?;
-    let moment = request.settings.moment.check_closed(last);
-    moment.map_err(|reason| no_moment(&path, reason))?;
+    let shown_flush = request.settings.shown_flush.check_closed(last);
+    shown_flush.map_err(|reason| no_flush(&path, reason))?;
     scan_log(&file, log, last, request.settings, room).map_err(of_log)
 }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ffi::CString;
 
-use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
+use super::layout_objects::{self, LayoutObjects, Owner, StubDataset};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::fault::Fault;
@@ -83,24 +83,24 @@ impl LayoutObjects for LogVolObjects {
         let is = |names: &[&str]| names.iter().any(|n| n.as_bytes() == name);
         match owner {
             Owner::Root if is(&[MARK, WRITER]) => None,
-            Owner::Anchor if is(&ANCHOR) => None,
+            Owner::StubDataset if is(&ANCHOR) => None,
             _ => Some(unescape(name).into()),
         }
     }
 
     /// Section 2.
-    fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>> {
+    fn stub_dataset(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<StubDataset>> {
         if !h5::dataset_space(dataset)?.is_empty() {
             return Ok(None);
         }
-        anchor(|wanted, most| layout_objects::integers(dataset, attributes, wanted, most))
+        stub_dataset(|wanted, most| layout_objects::integers(dataset, attributes, wanted, most))
     }
 
-    fn anchor_in(&self, dataset: &DatasetHeader) -> Option<Anchor> {
+    fn stub_dataset_in(&self, dataset: &DatasetHeader) -> Option<StubDataset> {
         if !dataset.space.is_empty() {
             return None;
         }
-        let found = anchor(|wanted, most| {
+        let found = stub_dataset(|wanted, most| {
             let mut all = dataset.attributes.iter();
             let Some(found) = all.find(|a| a.name == wanted.as_bytes()) else {
                 return Ok(None);
@@ -111,14 +111,16 @@ impl LayoutObjects for LogVolObjects {
             }
             Ok(Some(values))
         });
-        // libhdf5 tells what is wrong with an anchor.
-        found.ok().flatten().filter(Anchor::is_sound)
+        // libhdf5 tells what is wrong with a stub dataset.
+        found.ok().flatten().filter(StubDataset::is_sound)
     }
 }
 
 /// What the attributes of a dataset without elements say. `integers`: at most so many values of an attribute, if there is
 /// such an attribute.
-fn anchor(integers: impl Fn(&str, usize) -> Result<Option<Vec<i64>>>) -> Result<Option<Anchor>> {
+fn stub_dataset(
+    integers: impl Fn(&str, usize) -> Result<Option<Vec<i64>>>,
+) -> Result<Option<StubDataset>> {
     let dims = integers(DIMS, MAX_RANK)?;
     let max = integers(MAX_DIMS, MAX_RANK)?;
     let id = integers(ID, 1)?;
@@ -129,9 +131,13 @@ fn anchor(integers: impl Fn(&str, usize) -> Result<Option<Vec<i64>>>) -> Result<
     let filters = integers(FILTERS, MOST_PIPELINE_VALUES).transpose();
     let rank = dims.len();
     if max.len() != rank || id.len() != 1 {
-        return Err(format!("an anchor with {rank} extents and {} limits", max.len()).into());
+        return Err(format!(
+            "a stub dataset with {rank} extents and {} limits",
+            max.len()
+        )
+        .into());
     }
-    let mut anchor = Anchor {
+    let mut stub_dataset = StubDataset {
         id: id[0],
         dims: Vec::new(),
         max_dims: Vec::new(),
@@ -140,12 +146,12 @@ fn anchor(integers: impl Fn(&str, usize) -> Result<Option<Vec<i64>>>) -> Result<
     };
     for (dim, max) in dims.into_iter().zip(max) {
         let dim = layout_objects::extent(dim)?;
-        anchor.dims.push(dim);
+        stub_dataset.dims.push(dim);
         // The connector writes -1 for unlimited. HDF5 allows no limit below the extent.
         let max = u64::try_from(max).ok();
-        anchor.max_dims.push(max.map(|m| m.max(dim)));
+        stub_dataset.max_dims.push(max.map(|m| m.max(dim)));
     }
-    Ok(Some(anchor))
+    Ok(Some(stub_dataset))
 }
 
 fn unescape(stored: &[u8]) -> &[u8] {
@@ -356,9 +362,12 @@ mod tests {
         assert_eq!(link(b"_b", true), name(b"_b"));
         let attribute = |name, owner| LogVolObjects.copied_attribute(name, owner);
         assert_eq!(attribute(b"_int_att", Owner::Root), None);
-        assert_eq!(attribute(b"_int_att", Owner::Anchor), name(b"_int_att"));
-        assert_eq!(attribute(b"_h5logfs_chunk", Owner::Anchor), None);
-        let fill = attribute(b"__FillValue", Owner::Anchor);
+        assert_eq!(
+            attribute(b"_int_att", Owner::StubDataset),
+            name(b"_int_att")
+        );
+        assert_eq!(attribute(b"_h5logfs_chunk", Owner::StubDataset), None);
+        let fill = attribute(b"__FillValue", Owner::StubDataset);
         assert_eq!(fill, name(b"_FillValue"));
     }
 

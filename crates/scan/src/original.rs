@@ -116,7 +116,7 @@ impl Object {
 }
 
 /// The extent of the dataset whose object header is at an address, as the file has it. libhdf5 makes that of a virtual dataset anew where
-/// it is asked, of its sources, which are not there as the program sees them: of one without an extent, as an anchor is, it takes
+/// it is asked, of its sources, which are not there as the program sees them: of one without an extent, as a stub dataset is, it takes
 /// what is in memory.
 pub fn stored_space(bytes: &dyn HeaderBytes, address: u64) -> Result<Space> {
     Ok(match Objects::open(bytes)?.dataset(address)?.space {

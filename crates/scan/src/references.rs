@@ -58,7 +58,7 @@ impl Translator<'_> {
 
     /// A region reference is a heap address and an index (HDF5 File Format Specification, III.E). The heap object is the
     /// dataset's address and a serialized selection. libhdf5 cannot read it, because the selection does not fit into the
-    /// dataspace of an anchor, which has no element. But it writes one for an anchor.
+    /// dataspace of a stub dataset, which has no element. But it writes one for a stub dataset.
     fn region(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let index = u32::from_le_bytes(array(reference, 8)?);
         let heap = self.heap_object(read_u64(reference, 0)?, index)?;

@@ -1,5 +1,5 @@
 //! The attributes by which HDF5 knows dimension scales (HDF5 Dimension Scale Specification 1.0). libhdf5's own functions
-//! for them need the dataspaces of the datasets, which anchors of a log do not have.
+//! for them need the dataspaces of the datasets, which stub datasets of a log do not have.
 
 use std::ffi::CString;
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::chosen::with_scales;
 use super::dataset::{NewLink, Template};
 use super::elements::Elements;
-use super::layout_objects::{Anchor, Owner};
+use super::layout_objects::{Owner, StubDataset};
 use super::original::{Object, Original};
 use super::room::Room;
 use super::tree::{self, Copied, Copier, Datasets, MadeAtOnce};
@@ -102,7 +102,7 @@ pub(super) fn with_times<B: HeaderBytesMut>(bytes: B, times: &[ObjectTimes]) -> 
     Ok(image.into_bytes())
 }
 
-/// Copies datasets: those that anchors stand for, without storage, and those that were never logged.
+/// Copies datasets: those that stub datasets stand for, without storage, and those that were never logged.
 struct Shown<'a> {
     chooser: &'a Chooser<'a>,
     choice: &'a Choice,
@@ -110,7 +110,7 @@ struct Shown<'a> {
     datasets: Vec<Dataset>,
     /// The file, for object headers.
     headers: Image<Window<&'a dyn HeaderBytes>>,
-    /// Models of the datasets of anchors, by what tells that anchors are alike. Programs make thousands that are.
+    /// Models of the datasets of stub datasets, by what tells that stub datasets are alike. Programs make thousands that are.
     models: HashMap<Vec<u8>, Model>,
 }
 
@@ -119,7 +119,7 @@ impl Datasets for Shown<'_> {
         Some(self.choice)
     }
 
-    /// The dataset of an anchor that is like one that libhdf5 has opened.
+    /// The dataset of a stub dataset that is like one that libhdf5 has opened.
     fn make_at_once(
         &mut self,
         copier: &mut Copier<'_>,
@@ -131,20 +131,20 @@ impl Datasets for Shown<'_> {
             return Ok(None);
         };
         let layout = copier.original.layout;
-        let Some(anchor) = layout.anchor_in(&found) else {
+        let Some(stub_dataset) = layout.stub_dataset_in(&found) else {
             return Ok(None);
         };
         let Some(mut model) = self.models.remove(&found.like) else {
             return Ok(None);
         };
         copier.set_format(model.format)?;
-        let made = self.logged(at, &mut model, anchor);
+        let made = self.logged(at, &mut model, stub_dataset);
         self.models.insert(found.like, model);
         let (new, address) = made?;
         let mut names = found.attributes.iter().map(|attribute| &attribute.name);
-        if names.any(|name| layout.copied_attribute(name, Owner::Anchor).is_some()) {
+        if names.any(|name| layout.copied_attribute(name, Owner::StubDataset).is_some()) {
             let old = copier.object(h5::open_object(copier.original.file, header)?, at.path)?;
-            copier.copy_attributes(&old, &new, at.path, Owner::Anchor)?;
+            copier.copy_attributes(&old, &new, at.path, Owner::StubDataset)?;
         }
         Ok(Some(MadeAtOnce {
             address,
@@ -158,23 +158,27 @@ impl Datasets for Shown<'_> {
         old: &Object,
         template: &Template<'_>,
     ) -> Result<(Id, Owner)> {
-        match copier.original.layout.anchor(&old.id, &old.attributes) {
-            Ok(Some(anchor)) => {
+        match copier
+            .original
+            .layout
+            .stub_dataset(&old.id, &old.attributes)
+        {
+            Ok(Some(stub_dataset)) => {
                 let mut model = Model::of(copier, template)?;
-                let (id, _) = self.logged(template.at, &mut model, anchor)?;
+                let (id, _) = self.logged(template.at, &mut model, stub_dataset)?;
                 if let Ok(Some(found)) = self.headers.dataset(old.info.address)
                     && self.models.len() < MOST_MODELS
                 {
                     self.models.insert(found.like, model);
                 }
-                Ok((id, Owner::Anchor))
+                Ok((id, Owner::StubDataset))
             }
             Ok(None) => Ok((self.plain(copier, old, template)?, Owner::Other)),
             // Shown as a scalar that cannot be read.
             Err(fault) => {
                 let reason = fault.into_damage()?;
                 let id = self.unreadable(copier, template, Space::scalar(), reason)?;
-                Ok((id, Owner::Anchor))
+                Ok((id, Owner::StubDataset))
             }
         }
     }
@@ -193,25 +197,25 @@ impl Shown<'_> {
         Ok((copied, self.datasets))
     }
 
-    /// Makes the dataset that an anchor stands for. If its description is damaged or cannot be served, its elements
+    /// Makes the dataset that a stub dataset stands for. If its description is damaged or cannot be served, its elements
     /// become unreadable; the rest of the file does not. Returns its address, too.
     fn logged(
         &mut self,
         at: &NewLink<'_>,
         model: &mut Model,
-        mut anchor: Anchor,
+        mut stub_dataset: StubDataset,
     ) -> Result<(Id, u64)> {
         let chooser = self.chooser;
-        let filtered = anchor.filters.is_some();
-        let mut problem = unservable(&model.shape, &anchor);
-        if let Some(reason) = too_large(&anchor.dims, model.element_size) {
+        let filtered = stub_dataset.filters.is_some();
+        let mut problem = unservable(&model.shape, &stub_dataset);
+        if let Some(reason) = too_large(&stub_dataset.dims, model.element_size) {
             // Shown as a scalar: programs that ask for the storage of each object would fail at any other form.
-            (anchor.dims, anchor.max_dims) = (Vec::new(), Vec::new());
+            (stub_dataset.dims, stub_dataset.max_dims) = (Vec::new(), Vec::new());
             problem = Some(reason);
         }
-        let mut plan = DatasetPlan::logged(model, &anchor, true, chooser);
-        let filters = match (&self.choice.filters, &anchor.filters) {
-            _ if anchor.dims.is_empty() => &[],
+        let mut plan = DatasetPlan::logged(model, &stub_dataset, true, chooser);
+        let filters = match (&self.choice.filters, &stub_dataset.filters) {
+            _ if stub_dataset.dims.is_empty() => &[],
             (Some(chosen), _) => chosen.as_slice(),
             (None, Some(Ok(filters))) => filters.as_slice(),
             (None, _) => &[],
@@ -222,7 +226,7 @@ impl Shown<'_> {
                 // libhdf5 refuses the recorded chunks or filters. Show the dataset without them, unreadable.
                 let refused = e.into_damage()?;
                 problem.get_or_insert(refused);
-                plan = DatasetPlan::logged(model, &anchor, false, chooser);
+                plan = DatasetPlan::logged(model, &stub_dataset, false, chooser);
                 model.create(at, &plan, &[])?
             }
         };
@@ -232,7 +236,7 @@ impl Shown<'_> {
             None => {
                 model.shape.object_references(0, &mut references);
                 Content::Logged {
-                    id: anchor.id,
+                    id: stub_dataset.id,
                     filtered,
                 }
             }
@@ -423,7 +427,7 @@ impl Model {
 }
 
 /// Why the elements of a logged dataset cannot be shown.
-fn unservable(shape: &Shape, anchor: &Anchor) -> Option<String> {
+fn unservable(shape: &Shape, stub_dataset: &StubDataset) -> Option<String> {
     if shape.has_pointers() {
         let reason = "variable-length elements were logged as pointers of the writing program";
         return Some(reason.into());
@@ -431,8 +435,8 @@ fn unservable(shape: &Shape, anchor: &Anchor) -> Option<String> {
     if shape.has_regions() {
         return Some("region references among logged elements".into());
     }
-    let chunk = anchor.chunk.as_ref().and_then(|c| c.as_ref().err());
-    let filters = anchor.filters.as_ref().and_then(|f| f.as_ref().err());
+    let chunk = stub_dataset.chunk.as_ref().and_then(|c| c.as_ref().err());
+    let filters = stub_dataset.filters.as_ref().and_then(|f| f.as_ref().err());
     chunk.or(filters).map(Fault::to_string)
 }
 
@@ -474,16 +478,21 @@ impl DatasetPlan {
         }
     }
 
-    /// For the dataset of an anchor. `recorded`: in the chunks that the anchor records, if it does.
-    fn logged(model: &Model, anchor: &Anchor, recorded: bool, chooser: &Chooser<'_>) -> Self {
-        let (dims, max_dims) = (anchor.dims.clone(), anchor.max_dims.clone());
+    /// For the dataset of a stub dataset. `recorded`: in the chunks that the stub dataset records, if it does.
+    fn logged(
+        model: &Model,
+        stub_dataset: &StubDataset,
+        recorded: bool,
+        chooser: &Chooser<'_>,
+    ) -> Self {
+        let (dims, max_dims) = (stub_dataset.dims.clone(), stub_dataset.max_dims.clone());
         let element = model.element_size;
-        let storage = match &anchor.chunk {
+        let storage = match &stub_dataset.chunk {
             _ if dims.is_empty() => Storage::Contiguous,
             Some(Ok(chunk)) if recorded && is_for_all(chunk, element) => {
                 Storage::Chunked(chunk.clone())
             }
-            _ => Storage::Chunked(chooser.logged(anchor.id, &dims, &max_dims, element)),
+            _ => Storage::Chunked(chooser.logged(stub_dataset.id, &dims, &max_dims, element)),
         };
         DatasetPlan {
             dims,

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use super::metadata_image::LoggedObjects;
 use super::room::Room;
-use super::shadow::ShadowObjects;
 use super::shown_unflushed::{RankShown, Shown};
 use super::sources::Sources;
-use super::{Original, Scanned, extents, no_moment, shown};
+use super::{Original, Scanned, extents, no_flush, shown};
 use crate::hdf5_sys as h5;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
@@ -42,7 +42,7 @@ pub fn scan(
     let mut diagnostics = Vec::new();
     let is_recent = is_recent(&journal.identity);
     let newest = journal.flushes();
-    let journal = at_moment(request, &master, &journal_place, journal)?;
+    let journal = up_to_shown(request, &master, &journal_place, journal)?;
     let Seen {
         mut journal,
         unseen,
@@ -126,7 +126,7 @@ struct Objects {
     file: h5::Id,
     /// Its bytes, in which references to regions lead to their heap.
     bytes: Vec<u8>,
-    layout: ShadowObjects,
+    layout: LoggedObjects,
 }
 
 impl Objects {
@@ -135,12 +135,12 @@ impl Objects {
         journal: &mut Recorded,
         growth: &BTreeMap<u32, Vec<u64>>,
     ) -> std::result::Result<Self, Fault> {
-        let (shadow, file) = match journal.shadow.take() {
-            Some(shadow) => {
+        let (metadata_image, file) = match journal.metadata_image.take() {
+            Some(metadata_image) => {
                 h5::forbid_plugins()?;
-                let file = h5::open_image(&shadow.image)?;
-                extents::set(&file, &shadow, growth)?;
-                (shadow, file)
+                let file = h5::open_image(&metadata_image.image)?;
+                extents::set(&file, &metadata_image, growth)?;
+                (metadata_image, file)
             }
             None => {
                 // Before the image: libhdf5 extends no dataset without chunks.
@@ -149,28 +149,28 @@ impl Objects {
                         defined.layout.dims.clone_from(dims);
                     }
                 }
-                let shadow = metadata_image(journal)?.into_owned();
-                let file = h5::open_image(&shadow.image)?;
-                (shadow, file)
+                let metadata_image = metadata_image(journal)?.into_owned();
+                let file = h5::open_image(&metadata_image.image)?;
+                (metadata_image, file)
             }
         };
         Ok(Objects {
             file,
-            layout: ShadowObjects::of(&shadow)?,
-            bytes: shadow.image,
+            layout: LoggedObjects::of(&metadata_image)?,
+            bytes: metadata_image.image,
         })
     }
 }
 
 /// The journal up to the flush that left the state that is asked for.
-fn at_moment(
+fn up_to_shown(
     request: ScanRequest<'_>,
     master: &SourceFile,
     place: &SourcePath,
     journal: Recorded,
 ) -> Result<Recorded> {
-    let flush = request.settings.moment.flush_in(&journal.commits);
-    let Some(flush) = flush.map_err(|reason| no_moment(master.path(), reason))? else {
+    let flush = request.settings.shown_flush.flush_in(&journal.commits);
+    let Some(flush) = flush.map_err(|reason| no_flush(master.path(), reason))? else {
         return Ok(journal);
     };
     if request.settings.unflushed {
@@ -215,8 +215,8 @@ fn state(journal: &Recorded, newest: u64) -> Diagnostic {
     if let Some(append) = journal.header.append {
         text += &format!(", in an append that began after flush {}", append.flush);
     }
-    if let Some(shadow) = &journal.shadow {
-        let bytes = shadow.image.len();
+    if let Some(metadata_image) = &journal.metadata_image {
+        let bytes = metadata_image.image.len();
         text += &format!(". An HDF5 program writes it: {bytes} bytes of metadata");
     }
     Diagnostic::note(text)

@@ -11,7 +11,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::front::extents_until;
 use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_log::journal::known_table::KnownTable;
-use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::journal::sync;
 use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_objects::defined::of_definitions;
@@ -35,7 +35,7 @@ pub struct Objects<'a> {
 
 impl Objects<'_> {
     /// The metadata image of the log at `path`.
-    fn image(&self, path: &Path) -> CoreResult<Shadow> {
+    fn image(&self, path: &Path) -> CoreResult<MetadataImage> {
         let image = of_definitions(self.definitions, self.datasets);
         image.map_err(|fault| CoreError::of(path, fault))
     }
@@ -187,7 +187,7 @@ fn front(files: &Files, role: Role, datasets: usize, has_seals: bool) -> Front<'
 fn finish_master(
     files: &Files,
     only: Option<&Tabled>,
-    image: &Shadow,
+    image: &MetadataImage,
     fsync: Fsync,
 ) -> CoreResult<()> {
     let Some(journal) = files.journal() else {

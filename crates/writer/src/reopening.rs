@@ -81,7 +81,7 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(Base, Vec<Definiti
         let base = Base::of_closed(&dir, &log.sources, &log.tables, lines(&log.definitions))?;
         return Ok((base, log.definitions));
     };
-    if recorded.shadow.is_some() {
+    if recorded.metadata_image.is_some() {
         return Err(Fault::Refused(
             "an HDF5 program has made it through the VOL connector and not closed it. HDF5 programs can append to it, \
              or `h5logfs recover` closes it"
@@ -102,7 +102,7 @@ fn lines(definitions: &[Definition]) -> Vec<Line> {
 mod tests {
     use super::*;
     use h5logfs_log::file_id::FileId;
-    use h5logfs_log::journal::shadow::image_lines;
+    use h5logfs_log::journal::metadata_image::image_lines;
     use h5logfs_log::journal::{Commit, Header, Journal};
     use h5logfs_log::source_file::SourceFile;
 

@@ -185,26 +185,26 @@ impl Dataset {
                 fill.as_ptr().cast()
             ));
         }
-        let anchor =
+        let stub_dataset =
             raw::create_dataset(file, &self.name, &datatype, &raw::null_space(), &creation);
-        self.mark(&anchor);
-        anchor
+        self.mark(&stub_dataset);
+        stub_dataset
     }
 
-    /// Adds the attributes that turn a dataset with a null dataspace into an anchor dataset.
-    pub fn mark(&self, anchor: &Id) {
+    /// Adds the attributes that turn a dataset with a null dataspace into a stub dataset dataset.
+    pub fn mark(&self, stub_dataset: &Id) {
         let dims: Vec<i64> = self.dims.iter().map(|d| *d as i64).collect();
         let max = self.max.iter().map(|m| m.map_or(-1, |m| m as i64));
-        raw::attribute_i64(anchor, "_dims", &dims);
-        raw::attribute_i64(anchor, "_mdims", &max.collect::<Vec<_>>());
-        raw::attribute_i32(anchor, "_ID", &[self.id]);
+        raw::attribute_i64(stub_dataset, "_dims", &dims);
+        raw::attribute_i64(stub_dataset, "_mdims", &max.collect::<Vec<_>>());
+        raw::attribute_i32(stub_dataset, "_ID", &[self.id]);
         if let Some(chunk) = &self.chunk {
             let chunk: Vec<i64> = chunk.iter().map(|c| *c as i64).collect();
-            raw::attribute_i64(anchor, "_h5logfs_chunk", &chunk);
+            raw::attribute_i64(stub_dataset, "_h5logfs_chunk", &chunk);
         }
         if let Some(filters) = &self.filters {
             let words: Vec<u32> = filters.iter().flat_map(Filter::words).collect();
-            raw::attribute_u32(anchor, "_h5logfs_filters", &words);
+            raw::attribute_u32(stub_dataset, "_h5logfs_filters", &words);
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::common::mutation::mutant;
 use crate::common::numbers::Numbers;
 use crate::fuzz_regressions::measured;
 use crate::fuzz_regressions::targets::memory;
-use h5logfs_log::journal::Moment;
+use h5logfs_log::journal::ShownFlush;
 
 /// The most bytes of a variable read in a step: damage may enlarge it to any size.
 const MOST_BYTES: u64 = 1 << 20;
@@ -78,7 +78,7 @@ struct Seen {
 
 /// Reads all of a directory.
 fn see(dir: &Path) -> Result<Seen, Error> {
-    let snapshot = scan_at(dir, Moment::Newest)?;
+    let snapshot = scan_at(dir, ShownFlush::Newest)?;
     snapshot.check().unwrap();
     let mut seen = Seen {
         values: BTreeMap::new(),

@@ -327,7 +327,7 @@ fn data_that_do_not_inflate_or_are_too_many() {
     assert_says(&refused(&with_bad(filtered, vec![broken])), "fletcher32");
 }
 
-// --- attributes of an anchor ---------------------------------------------------------------------
+// --- attributes of a stub dataset ---------------------------------------------------------------------
 
 /// A dataset with these additional attributes is shown, but its elements are not.
 #[track_caller]
@@ -353,17 +353,17 @@ fn malformed_chunk_shapes() {
         &[],
     ];
     for shape in cases {
-        let message = refused_attribute(|anchor| {
-            raw::attribute_i64(anchor, "_h5logfs_chunk", shape);
+        let message = refused_attribute(|stub_dataset| {
+            raw::attribute_i64(stub_dataset, "_h5logfs_chunk", shape);
         });
         assert!(!message.is_empty());
     }
     let many = vec![1; 1000];
-    refused_attribute(|anchor| raw::attribute_i64(anchor, "_h5logfs_chunk", &many));
-    refused_attribute(|anchor| {
+    refused_attribute(|stub_dataset| raw::attribute_i64(stub_dataset, "_h5logfs_chunk", &many));
+    refused_attribute(|stub_dataset| {
         let text = raw::string_type(4);
         raw::attribute(
-            anchor,
+            stub_dataset,
             "_h5logfs_chunk",
             &text,
             &raw::space(&[2]),
@@ -383,13 +383,13 @@ fn malformed_filter_pipelines() {
         &[u32::MAX, 0, 0],
     ];
     for words in cases {
-        let message = refused_attribute(|anchor| {
-            raw::attribute_u32(anchor, "_h5logfs_filters", words);
+        let message = refused_attribute(|stub_dataset| {
+            raw::attribute_u32(stub_dataset, "_h5logfs_filters", words);
         });
         assert_says(&message, "_h5logfs_filters");
     }
     let many = vec![0; 5000];
-    refused_attribute(|anchor| raw::attribute_u32(anchor, "_h5logfs_filters", &many));
+    refused_attribute(|stub_dataset| raw::attribute_u32(stub_dataset, "_h5logfs_filters", &many));
 }
 
 // --- files ---------------------------------------------------------------------------------------

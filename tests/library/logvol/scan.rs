@@ -414,7 +414,7 @@ fn attributes_without_values_and_the_layouts_own() {
         raw::attribute_i32(file, "_h5logfs_writer", &[1]);
         raw::attribute_i32(file, "__FillValue", &[5]);
         let group = raw::create_group(file, "g");
-        // The name is internal on anchor datasets only.
+        // The name is internal on stub datasets only.
         raw::attribute_i32(&group, "_dims", &[3]);
         raw::attribute_i32(&raw::open(file, "a"), "__ID", &[8]);
     });
@@ -452,13 +452,16 @@ fn comments_and_times() {
             let creation = raw::group_properties();
             call!(H5Pset_obj_track_times(creation.get(), 1));
             let group = raw::create_group_with(file, "g", creation.get());
-            for (object, text) in [(&group, "a group"), (&raw::open(file, "a"), "an anchor")] {
+            for (object, text) in [
+                (&group, "a group"),
+                (&raw::open(file, "a"), "a stub dataset"),
+            ] {
                 let text = raw::text(text);
                 call!(H5Oset_comment(object.get(), text.as_ptr()));
             }
         });
         let original = raw::open_file(&shown.path);
-        for (name, comment) in [("g", "a group"), ("a", "an anchor")] {
+        for (name, comment) in [("g", "a group"), ("a", "a stub dataset")] {
             let (old, new) = (raw::open(&original, name), raw::open(&shown.file, name));
             assert_eq!(comment_of(&new), comment);
             let (old, new) = (raw::info(&old), raw::info(&new));
@@ -533,9 +536,9 @@ fn objects_have_times_as_in_the_log() {
                 // The second is made like the first.
                 for (id, name) in [(1, "logged"), (2, "logged too")] {
                     let list = set(raw::dataset_properties());
-                    let anchor =
+                    let stub_dataset =
                         raw::create_dataset(parent, name, &number, &raw::null_space(), &list);
-                    Dataset::new(name, id, Type::I32, &[6, 5]).mark(&anchor);
+                    Dataset::new(name, id, Type::I32, &[6, 5]).mark(&stub_dataset);
                     names.push(format!("{path}{name}"));
                 }
             }
@@ -664,9 +667,15 @@ fn committed_types_of_datasets_and_attributes() {
         raw::attribute_i32(&raw::open(file, "type"), "of the type", &[4]);
         let creation = raw::dataset_properties();
         let null = raw::null_space();
-        let anchor = raw::create_dataset(file, "typed", &datatype, &null, &creation);
-        dataset.mark(&anchor);
-        raw::attribute(&anchor, "typed", &datatype, &raw::space(&[1]), &pattern(16));
+        let stub_dataset = raw::create_dataset(file, "typed", &datatype, &null, &creation);
+        dataset.mark(&stub_dataset);
+        raw::attribute(
+            &stub_dataset,
+            "typed",
+            &datatype,
+            &raw::space(&[1]),
+            &pattern(16),
+        );
         // A type that only its users hold.
         let nameless = raw::enum_type();
         raw::commit(file, "nameless", &nameless);

@@ -22,7 +22,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::find_signature;
-use h5logfs_log::journal::{self, Moment};
+use h5logfs_log::journal::{self, ShownFlush};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::part_names;
 use h5logfs_log::recognition::{Appearance, IN_SUBFILES, Kind, has_all_data, may_be_log_at};
@@ -158,7 +158,7 @@ fn other(files: &LogFiles<'_>, source: &SourceFile, settings: &Settings) -> Resu
     let signature = find_signature(source)?;
     // None of the flushes that a settled log had can be shown, which a scan says.
     let may_be_log = may_be_log_at(files, source, signature)?
-        || (settings.moment != Moment::Newest && source.is_settled()?);
+        || (settings.shown_flush != ShownFlush::Newest && source.is_settled()?);
     let mut foreign = ForeignFiles::default();
     if may_be_log {
         let [subfiles, _] = part_names::own_dirs(files.log());

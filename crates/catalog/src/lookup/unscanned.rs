@@ -26,8 +26,8 @@ pub fn snapshot(
     let files = LogFiles::of(request.dir, request.relative, file);
     let companions = request.companions.unwrap_or_default();
     let found = find_members(kind, &files, file, companions)?;
-    let moment = settings.moment.check_closed(None);
-    moment.map_err(|reason| Error::NoMoment {
+    let shown_flush = settings.shown_flush.check_closed(None);
+    shown_flush.map_err(|reason| Error::NoFlush {
         path: file.path().to_owned(),
         reason: reason.to_string(),
     })?;

@@ -17,7 +17,7 @@ use crate::below::ending;
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::library::Library;
-use crate::log::shadow::{release, release_all};
+use crate::log::metadata_image::{release, release_all};
 use crate::object::{Effect, Object, pass, wrap_request};
 use crate::opening::{self, OpenedLog};
 use h5logfs_common::fault::Fault;

@@ -16,7 +16,7 @@ use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status};
 
 use crate::arguments::{Handle, Optional, Requests};
 use crate::library::Functions;
-use crate::log::shadow::release;
+use crate::log::metadata_image::release;
 use crate::object::{Effect, Object};
 
 /// Declares callbacks that the connector below answers for all objects, with their [`Effect`].

@@ -1,5 +1,5 @@
 //! Shadows of logs that this process has closed. A program may write a step, close its file, and open it again for the next
-//! one: then the shadow is still open in libhdf5, and nothing makes it of its image. Whether it is what the log holds is for
+//! one: then the metadata image is still open in libhdf5, and nothing makes it of its image. Whether it is what the log holds is for
 //! the first rank to say, which remembers the log ([`super::reopening`]).
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use h5logfs_output::neighbours::NodeMemory;
 use parking_lot::Mutex;
 
 use super::Constants;
-use super::shadow::Closed;
+use super::metadata_image::Closed;
 use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::library::{Functions, Library};
@@ -44,18 +44,18 @@ impl Seen {
     }
 }
 
-/// The shadow of a log that is closed.
+/// The metadata image of a log that is closed.
 #[derive(Debug)]
-pub struct KeptShadow {
+pub struct KeptImage {
     /// Where the log was.
     pub path: PathBuf,
     /// The file when it was closed.
     pub seen: Option<Seen>,
     /// The number of the opening that this close has ended, which all its ranks know.
     pub opening: u64,
-    /// The shadow.
-    pub shadow: Closed,
-    /// The file access property list of the program. One that is equal asks for the same shadow.
+    /// The metadata image.
+    pub metadata_image: Closed,
+    /// The file access property list of the program. One that is equal asks for the same metadata image.
     pub access: Arc<PropertyList>,
     /// The memory that the ranks of a node have shared. All of them have it, or none.
     pub memory: Option<NodeMemory>,
@@ -64,10 +64,10 @@ pub struct KeptShadow {
 }
 
 /// The last first. libhdf5 is not called with the lock held. A fork may leave it to nobody, so no thread waits for it.
-static KEPT: Mutex<VecDeque<KeptShadow>> = Mutex::new(VecDeque::new());
+static KEPT: Mutex<VecDeque<KeptImage>> = Mutex::new(VecDeque::new());
 
-/// Keeps the shadow of a log that is closed now.
-pub fn keep(kept: KeptShadow) {
+/// Keeps the metadata image of a log that is closed now.
+pub fn keep(kept: KeptImage) {
     let Some(mut all) = KEPT.try_lock() else {
         return;
     };
@@ -80,33 +80,35 @@ pub fn keep(kept: KeptShadow) {
     drop(out);
 }
 
-/// Takes the shadow of the log at a path, if it is kept.
-fn take(path: &Path) -> Option<KeptShadow> {
+/// Takes the metadata image of the log at a path, if it is kept.
+fn take(path: &Path) -> Option<KeptImage> {
     let mut all = KEPT.try_lock()?;
     let found = all.iter().position(|kept| kept.path == path)?;
     all.remove(found)
 }
 
-/// Takes the shadow of the log at a path, if it is what a program gets that opens the log with this file access property list.
+/// Takes the metadata image of the log at a path, if it is what a program gets that opens the log with this file access property list.
 /// Another one is given up.
-pub fn take_for(info: &Info, path: &Path, fapl: Id) -> Option<KeptShadow> {
-    let kept = take(path).filter(|kept| kept.shadow.is_of(&info.library))?;
+pub fn take_for(info: &Info, path: &Path, fapl: Id) -> Option<KeptImage> {
+    let kept = take(path).filter(|kept| kept.metadata_image.is_of(&info.library))?;
     let access = kept.access.id;
     // SAFETY: both are lists of this library.
     let is_same = |f: &Functions| unsafe { (f.H5Pequal)(access, fapl) > 0 };
     info.library.nested(is_same).then_some(kept)
 }
 
-/// Gives up the shadow of the log at a path, which is made anew or deleted.
+/// Gives up the metadata image of the log at a path, which is made anew or deleted.
 pub fn forget(path: &Path) {
     drop(take(path));
 }
 
-/// Gives up all shadows of a library, which ends.
+/// Gives up all metadata images of a library, which ends.
 pub fn forget_all(library: &Library) {
-    let own: Vec<KeptShadow> = {
+    let own: Vec<KeptImage> = {
         let mut all = KEPT.lock();
-        let (own, others): (_, Vec<_>) = all.drain(..).partition(|kept| kept.shadow.is_of(library));
+        let (own, others): (_, Vec<_>) = all
+            .drain(..)
+            .partition(|kept| kept.metadata_image.is_of(library));
         *all = others.into();
         own
     };

@@ -20,7 +20,7 @@ use h5logfs_common::fault::Fault;
 pub struct Dataset {
     /// Its number in the log.
     pub id: u32,
-    /// Address of its object header in the shadow.
+    /// Address of its object header in the metadata image.
     pub header: u64,
     /// The type of the elements in the file.
     pub file_type: Arc<OwnedType>,
@@ -40,7 +40,7 @@ pub struct Dataset {
     pub has_foreign_filters: bool,
     /// What an element is that was not written; empty for zeros.
     pub fill: Vec<u8>,
-    /// What the program asked for, and the shadow has not.
+    /// What the program asked for, and the metadata image has not.
     pub wanted: Wanted,
     /// Its present extent. Nothing is called with the lock held.
     extent: Mutex<Extent>,
@@ -52,12 +52,12 @@ pub struct Dataset {
     pub same_type: AtomicI64,
 }
 
-/// What the creation property list of a program has otherwise than that of the shadow, which has no elements.
+/// What the creation property list of a program has otherwise than that of the metadata image, which has no elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// `H5D_alloc_time_t`, where the shadow has another one.
+    /// `H5D_alloc_time_t`, where the metadata image has another one.
     pub allocation: Option<c_int>,
-    /// `H5Pset_chunk_opts`. The shadow has none: with `H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS` libhdf5 looks for chunks where a
+    /// `H5Pset_chunk_opts`. The metadata image has none: with `H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS` libhdf5 looks for chunks where a
     /// dataset grows, also if it has none.
     pub chunk_options: c_uint,
 }
@@ -194,7 +194,7 @@ impl Drop for OwnedType {
     }
 }
 
-/// What a dataset of the shadow is made of.
+/// What a dataset of the metadata image is made of.
 #[derive(Debug)]
 pub struct Parts {
     pub file_type: Arc<OwnedType>,
@@ -297,7 +297,7 @@ impl Creation {
         };
         let is_native =
             |filter: &Filter| u16::try_from(filter.id).is_ok_and(|id| ONLY_NATIVE.contains(&id));
-        // Elements that stay in the shadow are not written by several ranks: these are logged as they are.
+        // Elements that stay in the metadata image are not written by several ranks: these are logged as they are.
         let has_native_filter = !is_parallel && self.filters.iter().any(is_native);
         !stays && !has_native_filter
     }

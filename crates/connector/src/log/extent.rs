@@ -3,7 +3,7 @@
 
 use super::State;
 use super::dataset::{Dataset, Extent};
-use super::shadow::Shadow;
+use super::metadata_image::MetadataImage;
 use super::transfer::Region;
 use h5logfs_common::fault::Fault;
 use h5logfs_output::Selection;
@@ -18,7 +18,7 @@ type Box = (Vec<u64>, Vec<u64>);
 impl State {
     pub(super) fn prepare_extent(
         &mut self,
-        shadow: &Shadow,
+        metadata_image: &MetadataImage,
         dataset: &Dataset,
         dims: &[u64],
     ) -> Result<Extent, Fault> {
@@ -38,7 +38,7 @@ impl State {
         // Of several ranks any may have written to it, and all have to go the same way.
         if dataset.is_written() || self.writer()?.ranks().size() > 1 {
             let back = that_come_back(&extent, dims);
-            self.fill_again(shadow, dataset, dims, &back)?;
+            self.fill_again(metadata_image, dataset, dims, &back)?;
         }
         for (reached, dim) in extent.reached.iter_mut().zip(dims) {
             *reached = (*reached).max(*dim);
@@ -51,7 +51,7 @@ impl State {
     /// it succeeds.
     fn fill_again(
         &mut self,
-        shadow: &Shadow,
+        metadata_image: &MetadataImage,
         dataset: &Dataset,
         dims: &[u64],
         back: &[Box],
@@ -69,7 +69,7 @@ impl State {
         }
         // What other ranks have written comes before the fill values, and what they write later comes after.
         if !is_alone {
-            self.flush(shadow, true, Cause::Automatic)?;
+            self.flush(metadata_image, true, Cause::Automatic)?;
         }
         let filled = if is_root {
             let mut boxes = back.iter();
@@ -83,7 +83,7 @@ impl State {
             return filled;
         }
         // It tells the other ranks whether the first one has succeeded.
-        self.flush_if(filled, shadow, true, Cause::Automatic)
+        self.flush_if(filled, metadata_image, true, Cause::Automatic)
     }
 
     /// Where the records of a dataset end in each dimension; at least its extent.

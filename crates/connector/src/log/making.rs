@@ -1,4 +1,4 @@
-//! Datasets that are made in the shadow, or found there: what they are made of.
+//! Datasets that are made in the metadata image, or found there: what they are made of.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use h5logfs_common::fault::Fault;
 /// What a dataset that is about to be made becomes.
 #[derive(Debug)]
 pub struct NewDataset {
-    /// Its creation property list in the shadow.
+    /// Its creation property list in the metadata image.
     pub dcpl: Id,
     /// That list, where it is not the program's own.
     _own: Option<PropertyList>,
     /// `None` if its elements will not be logged.
     parts: Option<Parts>,
-    /// What the program asked for, and its list in the shadow has not.
+    /// What the program asked for, and its list in the metadata image has not.
     wanted: Wanted,
 }
 
-/// The datasets of a log: made in the shadow, or found there.
+/// The datasets of a log: made in the metadata image, or found there.
 #[derive(Debug, Clone, Copy)]
 pub struct Datasets<'a> {
     log: &'a Log,
@@ -72,8 +72,8 @@ impl<'a> Datasets<'a> {
         })?;
         let own = match parts {
             Some(_) if changes.wanted == Wanted::default() => None,
-            Some(_) => Some(shadow_list(library, dcpl, |f, list| changes.make(f, list))?),
-            None => Some(shadow_list(library, dcpl, remove_foreign_filters)?),
+            Some(_) => Some(logged_list(library, dcpl, |f, list| changes.make(f, list))?),
+            None => Some(logged_list(library, dcpl, remove_foreign_filters)?),
         };
         Ok(NewDataset {
             dcpl: own.as_ref().map_or(dcpl, |list| list.id),
@@ -83,7 +83,7 @@ impl<'a> Datasets<'a> {
         })
     }
 
-    /// A dataset was made in the shadow.
+    /// A dataset was made in the metadata image.
     pub fn made(self, object: &Below, mut new: NewDataset) -> Result<Option<Arc<Dataset>>, Fault> {
         let filtered = new.parts.as_mut();
         if let Some(parts) = filtered.filter(|parts| parts.storage.has_filters()) {
@@ -108,7 +108,7 @@ impl<'a> Datasets<'a> {
         }
     }
 
-    /// What a dataset of the shadow is made of.
+    /// What a dataset of the metadata image is made of.
     pub fn parts_of(self, object: &Below) -> Result<Parts, Fault> {
         let library = &self.log.library;
         let datatype = ask(object, DatasetGet::TYPE)?;
@@ -142,7 +142,7 @@ impl<'a> Datasets<'a> {
 #[derive(Default)]
 struct Changes {
     wanted: Wanted,
-    /// The time at which space is given to elements (`H5D_alloc_time_t`), so that the shadow gives none.
+    /// The time at which space is given to elements (`H5D_alloc_time_t`), so that the metadata image gives none.
     late: c_int,
 }
 
@@ -189,8 +189,8 @@ impl Changes {
     }
 }
 
-/// A changed copy of a creation property list for the shadow.
-fn shadow_list(
+/// A changed copy of a creation property list for the metadata image.
+fn logged_list(
     library: &Library,
     dcpl: Id,
     change: impl FnOnce(&Functions, Id),
@@ -227,7 +227,7 @@ pub fn can_change(object: &Below) -> bool {
     })
 }
 
-/// What the creation property list of a dataset of the shadow says.
+/// What the creation property list of a dataset of the metadata image says.
 fn storage_of(object: &Below, datatype: &OwnedType) -> Result<Storage, Fault> {
     let dcpl = ask(object, DatasetGet::CREATION)?;
     // SAFETY: the identifier is ours, and closed once.

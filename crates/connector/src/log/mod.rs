@@ -1,14 +1,14 @@
 //! A log that this process writes, alone or with other ranks.
 //!
-//! Its objects are in the *shadow*, a native file in memory that all ranks keep alike. A write of elements becomes records
-//! in a buffer; a flush puts the buffers of all ranks, and what has changed in the shadow, into the log.
+//! Its objects are in the *metadata image*, a native file in memory that all ranks keep alike. A write of elements becomes records
+//! in a buffer; a flush puts the buffers of all ranks, and what has changed in the metadata image, into the log.
 //!
 //! [`Log`] itself is what a log is, its flush and its close; all of its own methods stand in this file. What a program does with
 //! its datasets are methods of structs over it, such as [`Log::transfers`].
 //!
 //! | module | contents |
 //! |---|---|
-//! | `shadow` | the shadow: made, opened again, its image |
+//! | `metadata image` | the metadata image: made, opened again, its image |
 //! | `dataset` | a logged dataset; what can be logged |
 //! | `selection` | dataspaces as blocks, and as places in memory |
 //! | `walks` | selections of many blocks |
@@ -18,9 +18,9 @@
 //! | `extent` | `H5Dset_extent` |
 //! | `parts` | boxes of elements, for copies |
 //! | `chunks` | `H5Dwrite_chunk`, `H5Dread_chunk` and questions about chunks |
-//! | `making` | datasets that are made in the shadow, or found there |
-//! | `questions` | what the shadow cannot answer of a dataset |
-//! | `closed` | shadows of logs that are closed, for the next opening |
+//! | `making` | datasets that are made in the metadata image, or found there |
+//! | `questions` | what the metadata image cannot answer of a dataset |
+//! | `closed` | metadata images of logs that are closed, for the next opening |
 //! | `version` | a number that grows with each flush |
 //! | `reopening` | a log is opened again to append to it |
 
@@ -31,11 +31,11 @@ mod elements;
 mod expression;
 mod extent;
 pub mod making;
+pub mod metadata_image;
 mod parts;
 mod questions;
 mod reopening;
 mod selection;
-pub mod shadow;
 pub mod transfer;
 pub mod version;
 mod walks;
@@ -54,7 +54,7 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, Id};
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::known_table::KnownTable;
-use h5logfs_log::journal::shadow::{LoggedDataset, Packing, packed_image_lines};
+use h5logfs_log::journal::metadata_image::{LoggedDataset, Packing, packed_image_lines};
 use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_output::automatic::{Call, Cause};
 use h5logfs_output::log_writer::Part;
@@ -72,14 +72,14 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::process::Process;
 
 use chunks::Chunks;
-use closed::{KeptShadow, Seen};
+use closed::{KeptImage, Seen};
 use dataset::{Dataset, Extent, Parts, RecentTypes, Wanted};
 use making::Datasets;
+use metadata_image::MetadataImage;
 use parts::Boxes;
 use questions::Questions;
 use reopening::CLOSED;
 pub use reopening::append;
-use shadow::Shadow;
 use transfer::{Kept, Transfers};
 
 /// The variables that hold the types of numbers in C programs.
@@ -104,7 +104,7 @@ const PREDEFINED: [&CStr; 14] = [
 #[derive(Debug)]
 pub struct Log {
     library: Library,
-    shadow: Shadow,
+    metadata_image: MetadataImage,
     types: RecentTypes,
     constants: Arc<Constants>,
     /// The number of its opening, which all ranks know, if it was opened again.
@@ -115,7 +115,7 @@ pub struct Log {
     is_parallel: bool,
     /// The process that writes it.
     process: Process,
-    /// Flush and close keep the lock for their I/O, their collective calls and the flush of the shadow: what ranks agree on
+    /// Flush and close keep the lock for their I/O, their collective calls and the flush of the metadata image: what ranks agree on
     /// is the state, and nobody may change it meanwhile. Reads and writes of the log's own files keep it, since a flush
     /// moves what they read. libhdf5 runs no function of the program in these calls. Where it may, which is in a
     /// conversion of elements, the lock is not held: the function may use this log.
@@ -173,7 +173,7 @@ struct State {
     headers: HashMap<u64, u32>,
     /// IDs of which the journal does not know the present header.
     unrecorded: BTreeSet<u32>,
-    /// On the first rank: the image of the shadow as the journal has it.
+    /// On the first rank: the image of the metadata image as the journal has it.
     image: Vec<u8>,
     /// On the first rank: what is known of the table of the log. `None`: to close it takes more than this process should do.
     table: Option<KnownTable>,
@@ -198,7 +198,7 @@ impl Log {
     /// A log whose files are made.
     pub fn new(
         library: Library,
-        shadow: Shadow,
+        metadata_image: MetadataImage,
         constants: Arc<Constants>,
         path: &Path,
         writer: LogWriter,
@@ -226,7 +226,7 @@ impl Log {
         };
         Log {
             library,
-            shadow,
+            metadata_image,
             types: RecentTypes::default(),
             constants,
             opening: None,
@@ -237,9 +237,9 @@ impl Log {
         }
     }
 
-    /// The shadow.
-    pub fn shadow(&self) -> &Shadow {
-        &self.shadow
+    /// The metadata image.
+    pub fn metadata_image(&self) -> &MetadataImage {
+        &self.metadata_image
     }
 
     /// Whether its files are open.
@@ -264,7 +264,7 @@ impl Log {
         if let Some(writer) = writer {
             writer.leak();
         }
-        self.shadow.close();
+        self.metadata_image.close();
     }
 
     /// Whether several ranks write it.
@@ -294,7 +294,7 @@ impl Log {
         state.writer.as_ref().is_some_and(LogWriter::has_unflushed)
     }
 
-    /// The logged dataset whose object header is at an address of the shadow.
+    /// The logged dataset whose object header is at an address of the metadata image.
     pub fn dataset(&self, header: u64) -> Option<Arc<Dataset>> {
         let state = self.state.lock();
         let id = *state.headers.get(&header)?;
@@ -320,7 +320,7 @@ impl Log {
         Ok(Some(dataset))
     }
 
-    /// A dataset was made in the shadow. Its elements will be logged if there are `parts`; else they are in the shadow.
+    /// A dataset was made in the metadata image. Its elements will be logged if there are `parts`; else they are in the metadata image.
     pub fn add_dataset(
         &self,
         header: u64,
@@ -343,17 +343,17 @@ impl Log {
         Some(dataset)
     }
 
-    /// Writes the buffers of all ranks, and what has changed in the shadow, to the log. After that it survives whatever
+    /// Writes the buffers of all ranks, and what has changed in the metadata image, to the log. After that it survives whatever
     /// happens to the processes. Collective.
     pub fn flush(&self, is_changed: bool, cause: Cause) -> Result<(), Fault> {
         let mut state = self.state.lock();
-        state.flush(&self.shadow, is_changed, cause)
+        state.flush(&self.metadata_image, is_changed, cause)
     }
 
-    /// A call begins: flushes where that is due, and forgets that the shadow `is_changed`. Collective where the call is.
+    /// A call begins: flushes where that is due, and forgets that the metadata image `is_changed`. Collective where the call is.
     pub fn flush_if_due(&self, call: Call, is_changed: &AtomicBool) -> Result<(), Fault> {
         let mut state = self.state.lock();
-        state.flush_if_due(&self.shadow, call, is_changed)
+        state.flush_if_due(&self.metadata_image, call, is_changed)
     }
 
     /// Puts a sentence on the error stack, where nothing fails for it.
@@ -365,7 +365,7 @@ impl Log {
     /// was written is flushed, and where it is not settled as the program wants it. Nothing that was flushed is lost. Collective.
     pub fn close(&self, left: Left) -> Result<(), Fault> {
         let mut state = self.state.lock();
-        state.close(&self.library, &self.shadow, self.opening, left)
+        state.close(&self.library, &self.metadata_image, self.opening, left)
     }
 
     /// Whether this is the first rank, while the log is open.
@@ -375,14 +375,14 @@ impl Log {
         writer.is_some_and(|writer| writer.ranks().is_root())
     }
 
-    /// Prepares the log for a new extent of a dataset, and returns what to take note of once the shadow has it. A refusal
+    /// Prepares the log for a new extent of a dataset, and returns what to take note of once the metadata image has it. A refusal
     /// leaves the dataset as it was. Collective.
     pub fn prepare_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<Extent, Fault> {
         let mut state = self.state.lock();
-        state.prepare_extent(&self.shadow, dataset, dims)
+        state.prepare_extent(&self.metadata_image, dataset, dims)
     }
 
-    /// The datasets of the log: made in the shadow, or found there.
+    /// The datasets of the log: made in the metadata image, or found there.
     pub fn datasets(&self) -> Datasets<'_> {
         Datasets::new(self)
     }
@@ -413,32 +413,33 @@ impl Log {
         self.state.lock().writer.is_none()
     }
 
-    /// The number of the shadow among the files of the library.
+    /// The number of the metadata image among the files of the library.
     pub fn number(&self) -> u64 {
-        self.shadow.number()
+        self.metadata_image.number()
     }
 
-    /// Keeps the shadow of a log that is closed now for a program that opens it again with an equal `access` list, if that is what
+    /// Keeps the metadata image of a log that is closed now for a program that opens it again with an equal `access` list, if that is what
     /// this program does; else gives it up.
-    pub fn keep_shadow(&self, access: &Arc<PropertyList>) {
+    pub fn keep_image(&self, access: &Arc<PropertyList>) {
         let opening = self.opening.filter(|_| ending::is_told(&self.library));
-        let shadow = opening.and_then(|_| self.shadow.take());
-        let shadow = shadow.filter(|shadow| shadow.fits(closed::LARGEST));
-        if let (Some(opening), Some(shadow)) = (opening, shadow) {
+        let metadata_image = opening.and_then(|_| self.metadata_image.take());
+        let metadata_image =
+            metadata_image.filter(|metadata_image| metadata_image.fits(closed::LARGEST));
+        if let (Some(opening), Some(metadata_image)) = (opening, metadata_image) {
             let mut state = self.state.lock();
             let (path, memory) = (state.path.clone(), state.memory.take());
             drop(state);
-            closed::keep(KeptShadow {
+            closed::keep(KeptImage {
                 memory,
                 seen: Seen::at(&path),
                 path,
                 opening,
-                shadow,
+                metadata_image,
                 access: Arc::clone(access),
                 constants: Arc::clone(&self.constants),
             });
         }
-        self.shadow.close();
+        self.metadata_image.close();
     }
 }
 
@@ -453,7 +454,7 @@ impl State {
     fn close(
         &mut self,
         library: &Library,
-        shadow: &Shadow,
+        metadata_image: &MetadataImage,
         opening: Option<u64>,
         left: Left,
     ) -> Result<(), Fault> {
@@ -470,7 +471,7 @@ impl State {
                 ).into())
             }
             Left::Nothing => Ok(()),
-            left => state.flush(shadow, left == Left::Changes, Cause::Asked),
+            left => state.flush(metadata_image, left == Left::Changes, Cause::Asked),
         };
         let Some(writer) = state.writer.take() else {
             return Ok(());
@@ -567,7 +568,7 @@ impl State {
 
     fn flush_if_due(
         &mut self,
-        shadow: &Shadow,
+        metadata_image: &MetadataImage,
         call: Call,
         is_changed: &AtomicBool,
     ) -> Result<(), Fault> {
@@ -576,22 +577,27 @@ impl State {
             return Ok(());
         }
         let was_changed = is_changed.swap(false, Ordering::Relaxed);
-        let flushed = self.flush(shadow, was_changed, Cause::Automatic);
+        let flushed = self.flush(metadata_image, was_changed, Cause::Automatic);
         if flushed.is_err() {
             is_changed.fetch_or(was_changed, Ordering::Relaxed);
         }
         flushed
     }
 
-    fn flush(&mut self, shadow: &Shadow, is_changed: bool, cause: Cause) -> Result<(), Fault> {
-        self.flush_if(Ok(()), shadow, is_changed, cause)
+    fn flush(
+        &mut self,
+        metadata_image: &MetadataImage,
+        is_changed: bool,
+        cause: Cause,
+    ) -> Result<(), Fault> {
+        self.flush_if(Ok(()), metadata_image, is_changed, cause)
     }
 
     /// Flushes if all ranks have succeeded in what they did before it.
     fn flush_if(
         &mut self,
         done: Result<(), Fault>,
-        shadow: &Shadow,
+        metadata_image: &MetadataImage,
         is_changed: bool,
         cause: Cause,
     ) -> Result<(), Fault> {
@@ -599,10 +605,15 @@ impl State {
         let is_recorded = is_changed || (is_root && self.image.is_empty());
         // What a flush gives back decides where later objects lie, and so whether one takes the place of a deleted one. All
         // ranks have to say the same of that.
-        let flushed = if is_recorded { shadow.flush() } else { Ok(()) };
-        let shadow = flushed.and_then(|()| self.shadow_lines(shadow, is_root && is_recorded));
-        let (outcome, shadow) = LocalOutcome::of(done.and(shadow));
-        let ShadowLines { lines, image } = shadow.unwrap_or_default();
+        let flushed = if is_recorded {
+            metadata_image.flush()
+        } else {
+            Ok(())
+        };
+        let metadata_image =
+            flushed.and_then(|()| self.image_lines_of(metadata_image, is_root && is_recorded));
+        let (outcome, metadata_image) = LocalOutcome::of(done.and(metadata_image));
+        let ImageLines { lines, image } = metadata_image.unwrap_or_default();
         let same = self.hash_of_datasets();
         let writer = self.writer()?;
         let has_more = is_changed || writer.has_unflushed();
@@ -640,12 +651,16 @@ impl State {
         Ok(())
     }
 
-    /// The lines of the journal that tell what has changed in the shadow, if it is to be recorded.
-    fn shadow_lines(&self, shadow: &Shadow, is_recorded: bool) -> Result<ShadowLines, Fault> {
+    /// The lines of the journal that tell what has changed in the metadata image, if it is to be recorded.
+    fn image_lines_of(
+        &self,
+        metadata_image: &MetadataImage,
+        is_recorded: bool,
+    ) -> Result<ImageLines, Fault> {
         if !is_recorded {
-            return Ok(ShadowLines::default());
+            return Ok(ImageLines::default());
         }
-        let image = shadow.image()?;
+        let image = metadata_image.image()?;
         // A program that opens its log for each step flushes it once each time.
         let is_first = self
             .writer
@@ -659,7 +674,7 @@ impl State {
         let about = |e: std::io::Error| format!("{}: {e}", self.path.display());
         let mut lines = packed_image_lines(&self.image, &image, packing).map_err(about)?;
         lines.extend(self.unrecorded.iter().map(|id| self.logged_line(*id)));
-        Ok(ShadowLines {
+        Ok(ImageLines {
             lines,
             image: Some(image),
         })
@@ -703,9 +718,9 @@ fn sum() -> impl Hasher {
     FixedState::default().build_hasher()
 }
 
-/// What a flush tells of the shadow.
+/// What a flush tells of the metadata image.
 #[derive(Default)]
-struct ShadowLines {
+struct ImageLines {
     lines: Vec<Line>,
     /// The image that they make. `None`: it is as it was.
     image: Option<Vec<u8>>,

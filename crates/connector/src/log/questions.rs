@@ -1,4 +1,4 @@
-//! What a program asks of a logged dataset, and the shadow cannot answer.
+//! What a program asks of a logged dataset, and the metadata image cannot answer.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;

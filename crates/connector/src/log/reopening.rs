@@ -1,4 +1,4 @@
-//! A log is opened again: its objects become a shadow, and what is written is appended.
+//! A log is opened again: its objects become a metadata image, and what is written is appended.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,7 +9,7 @@ use h5logfs_catalog::direct;
 use h5logfs_log::Tables;
 use h5logfs_log::journal::kept::path_of_kept;
 use h5logfs_log::journal::known_table::KnownTable;
-use h5logfs_log::journal::shadow::{LoggedDataset, Packing, packed_image_lines};
+use h5logfs_log::journal::metadata_image::{LoggedDataset, Packing, packed_image_lines};
 use h5logfs_log::journal::{self, Line, Recorded};
 use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
@@ -18,8 +18,8 @@ use h5logfs_output::found::FoundLog;
 use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Base, LogWriter, Ranks};
 
-use super::closed::KeptShadow;
-use super::shadow::{Shadow, refused};
+use super::closed::KeptImage;
+use super::metadata_image::{MetadataImage, refused};
 use super::{Constants, Log, State};
 use crate::below::info::Info;
 use crate::below::request::Request;
@@ -32,7 +32,7 @@ const MOST_IDS: u32 = 1 << 24;
 /// Logs that this process has closed.
 pub(super) static CLOSED: Memory<Objects> = Memory::new();
 
-/// The objects of a log, as a shadow has them.
+/// The objects of a log, as a metadata image has them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Objects {
     /// The opening that has left them so, where this process remembers it.
@@ -67,7 +67,7 @@ impl State {
     }
 }
 
-/// Opens the log at `path` again. Where libhdf5 refuses its objects, it has put the reason on its error stack. `kept`: a shadow
+/// Opens the log at `path` again. Where libhdf5 refuses its objects, it has put the reason on its error stack. `kept`: a metadata image
 /// of it that all ranks have, or none. Collective.
 pub fn append(
     info: &Arc<Info>,
@@ -75,7 +75,7 @@ pub fn append(
     path: &Path,
     ranks: Ranks,
     options: Options,
-    kept: Option<KeptShadow>,
+    kept: Option<KeptImage>,
 ) -> Result<Log, Fault> {
     let left = if options.takes_in {
         take_in_unflushed(path, &ranks)?
@@ -101,16 +101,16 @@ pub fn append(
         .ok_or_else(|| Fault::from("the first rank has told no objects"))
         .and_then(|(objects, is_kept)| {
             let kept = kept.filter(|_| is_kept);
-            let (shadow, constants, memory) = match kept {
-                Some(kept) => (kept.shadow.open(), kept.constants, kept.memory),
+            let (metadata_image, constants, memory) = match kept {
+                Some(kept) => (kept.metadata_image.open(), kept.constants, kept.memory),
                 None => (
-                    Shadow::open(info, request, path, &objects.image)?,
+                    MetadataImage::open(info, request, path, &objects.image)?,
                     Arc::new(Constants::of(&info.library)),
                     None,
                 ),
             };
-            let shadow = shadow.ok_or_else(|| refused(path))?;
-            Ok((objects, shadow, constants, memory))
+            let metadata_image = metadata_image.ok_or_else(|| refused(path))?;
+            Ok((objects, metadata_image, constants, memory))
         });
     // No rank waits for one that has failed.
     let (ready, made) = match made {
@@ -118,10 +118,10 @@ pub fn append(
         Err(reason) => (Err(reason), None),
     };
     let files = found.append(&ranks, &options, ready)?;
-    let (objects, shadow, constants, memory) = made.ok_or_else(|| refused(path))?;
+    let (objects, metadata_image, constants, memory) = made.ok_or_else(|| refused(path))?;
     let is_root = ranks.is_root();
     let writer = LogWriter::with_memory(ranks, files, options, memory);
-    let mut log = Log::new(info.library, shadow, constants, path, writer);
+    let mut log = Log::new(info.library, metadata_image, constants, path, writer);
     log.opening = objects.opening;
     let mut state = log.state.lock();
     for (id, header) in objects.headers.iter().enumerate() {
@@ -168,12 +168,12 @@ fn may_have_unflushed(path: &Path) -> bool {
 /// What a log holds, from its journal if it is not closed; and what is known of its table, `None` where it takes too much to find
 /// that out in this process.
 fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<Found, Fault> {
-    let shadow = recorded.and_then(|recorded| recorded.shadow.as_ref());
-    if let (Some(recorded), Some(shadow)) = (recorded, shadow) {
-        let header = |id| shadow.logged.get(&id).copied().flatten();
+    let metadata_image = recorded.and_then(|recorded| recorded.metadata_image.as_ref());
+    if let (Some(recorded), Some(metadata_image)) = (recorded, metadata_image) {
+        let header = |id| metadata_image.logged.get(&id).copied().flatten();
         let objects = Objects {
-            image: shadow.image.clone(),
-            headers: (0..shadow.ids() as u32).map(header).collect(),
+            image: metadata_image.image.clone(),
+            headers: (0..metadata_image.ids() as u32).map(header).collect(),
             ..Objects::default()
         };
         let base = Base::of_journal(recorded, objects.lines()?)?;
@@ -267,7 +267,7 @@ impl Objects {
         Ok(lines)
     }
 
-    /// `is_kept`: all ranks have the shadow.
+    /// `is_kept`: all ranks have the metadata image.
     fn to_bytes(&self, is_kept: bool) -> Vec<u8> {
         let opening = self.opening.unwrap_or_default();
         let mut numbers = vec![opening, u64::from(is_kept), self.headers.len() as u64];
@@ -281,7 +281,7 @@ impl Objects {
         numbers.chain(self.image.iter().copied()).collect()
     }
 
-    /// Those, and whether all ranks have the shadow.
+    /// Those, and whether all ranks have the metadata image.
     fn from_bytes(bytes: &[u8]) -> Option<(Self, bool)> {
         let mut rest = bytes;
         let opening = take(&mut rest)?;

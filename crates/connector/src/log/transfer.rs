@@ -35,7 +35,7 @@ pub enum Selected<'a> {
 /// One dataset of a read or a write.
 #[derive(Debug)]
 pub struct Transfer<'a, B> {
-    /// The dataset in the shadow.
+    /// The dataset in the metadata image.
     pub below: &'a Below,
     /// The dataset in the log.
     pub dataset: &'a Dataset,
@@ -142,7 +142,7 @@ impl<'a> Transfers<'a> {
     #[inline]
     pub fn begin(self, call: Call, is_changed: &AtomicBool) -> (Box<Kept>, Result<(), Fault>) {
         let mut state = self.log.state.lock();
-        let flushed = state.flush_if_due(&self.log.shadow, call, is_changed);
+        let flushed = state.flush_if_due(&self.log.metadata_image, call, is_changed);
         (state.kept.take().unwrap_or_default(), flushed)
     }
 

@@ -21,8 +21,8 @@ use crate::below::drivers::{forgets_changes, has_image, has_same_driver, has_usu
 use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::below::request::Request;
-use crate::log::closed::{self, KeptShadow, Seen};
-use crate::log::shadow::{Shadow, refused};
+use crate::log::closed::{self, KeptImage, Seen};
+use crate::log::metadata_image::{MetadataImage, refused};
 use crate::log::{self, Constants, Log};
 use crate::options;
 use crate::ranks;
@@ -42,10 +42,10 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     {
         return Ok(None);
     }
-    let shadow = prepare(info, request, &path);
+    let metadata_image = prepare(info, request, &path);
     let ranks = ranks.unwrap_or_else(Ranks::one);
     // No rank waits for one that has failed.
-    let shadow = ranks.all(shadow).map_err(|e| e.to_string())?;
+    let metadata_image = ranks.all(metadata_image).map_err(|e| e.to_string())?;
     let options = Options {
         overwrite: replaces,
         keep_unclosed: replaces,
@@ -54,12 +54,12 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     let files = Files::create(&path, &ranks, &options)?;
     let writer = LogWriter::with_reads(ranks, files, options);
     let constants = Arc::new(Constants::of(&info.library));
-    let log = Log::new(info.library, shadow, constants, &path, writer);
+    let log = Log::new(info.library, metadata_image, constants, &path, writer);
     opened(info, request, log, None).map(Some)
 }
 
-/// The shadow of a new log. Local.
-fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Shadow, Fault> {
+/// The metadata image of a new log. Local.
+fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<MetadataImage, Fault> {
     if !registry::open_at(info, path)?.is_empty() {
         return Err(format!(
             "{}: this program has it open, so it cannot be made anew",
@@ -68,8 +68,8 @@ fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Shado
         .into());
     }
     closed::forget(path);
-    let shadow = Shadow::create(info, request, path)?;
-    shadow.ok_or_else(|| refused(path))
+    let metadata_image = MetadataImage::create(info, request, path)?;
+    metadata_image.ok_or_else(|| refused(path))
 }
 
 /// What is at a path that a program opens, as this rank sees it.
@@ -78,8 +78,8 @@ enum Found {
     Other,
     /// A log that this process writes.
     Open(Arc<Session>),
-    /// A log of ours, to be opened with these options, and its shadow if it is kept.
-    Closed(options::Options, Option<Box<KeptShadow>>),
+    /// A log of ours, to be opened with these options, and its metadata image if it is kept.
+    Closed(options::Options, Option<Box<KeptImage>>),
 }
 
 /// Opens a log for writing. `None` for a file that is none, or that another writer has made. Collective where it is opened for
@@ -121,7 +121,7 @@ fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, F
     }
     let kept = closed::take_for(info, path, request.fapl);
     // What the list means, and what the file is, was seen when it was opened before.
-    let is_known = |kept: &KeptShadow| kept.seen.is_some() && kept.seen == Seen::at(path);
+    let is_known = |kept: &KeptImage| kept.seen.is_some() && kept.seen == Seen::at(path);
     if !kept.as_ref().is_some_and(is_known) {
         if has_image(info, request.fapl) || !is_ours(path) {
             return Ok(Found::Other);
@@ -139,7 +139,7 @@ fn agreed(ranks: &Ranks, path: &Path, found: Result<Found, Fault>) -> Result<Fou
     let kept = found.as_ref().ok().and_then(Found::kept);
     let opening = kept.map(|kept| kept.opening);
     let (outcome, found) = LocalOutcome::of(found);
-    // The largest of both tell whether all ranks have the shadow of the same opening.
+    // The largest of both tell whether all ranks have the metadata image of the same opening.
     let mut openings = opening.map_or([u64::MAX; 2], |opening| [opening, !opening]);
     let agreement = ranks.agree_on(outcome, number, &mut openings);
     check_outcome(path, "open", agreement.outcome)?;
@@ -162,7 +162,7 @@ impl Found {
         }
     }
 
-    fn kept(&self) -> Option<&KeptShadow> {
+    fn kept(&self) -> Option<&KeptImage> {
         match self {
             Found::Closed(_, kept) => kept.as_deref(),
             Found::Other | Found::Open(_) => None,
@@ -221,7 +221,7 @@ fn opened(
     registry::add(&session)?;
     session.touch();
     let info = info.native()?;
-    let under = session.log().map(|log| log.shadow().first_handle());
+    let under = session.log().map(|log| log.metadata_image().first_handle());
     let under = under.unwrap_or(std::ptr::null_mut());
     Ok(OpenedLog {
         below: Below { under, info },
@@ -261,7 +261,7 @@ fn locking(info: &Info, fapl: Id) -> (bool, bool) {
 }
 
 fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<OpenedLog, Fault> {
-    let under = session.log().map(|log| log.shadow().handle());
+    let under = session.log().map(|log| log.metadata_image().handle());
     let (under, info) = (under.unwrap_or(std::ptr::null_mut()), info.native()?);
     Ok(OpenedLog {
         below: Below { under, info },

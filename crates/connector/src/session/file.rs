@@ -1,4 +1,4 @@
-//! The hooks for files: what a log that is written answers, since its shadow is no file of the program, and which access
+//! The hooks for files: what a log that is written answers, since its metadata image is no file of the program, and which access
 //! property list a program gets.
 
 use std::ffi::{c_int, c_void};

@@ -5,7 +5,7 @@
 //! below.
 //!
 //! The callbacks (`crates/connector/src/callbacks`) call these hooks. A hook that returns `None` leaves the call to the
-//! connector below, which has the object in a native file: the canonical file of a log that is read, the shadow of one
+//! connector below, which has the object in a native file: the canonical file of a log that is read, the metadata image of one
 //! that is written. `Some` is the answer of the log, and the connector below does not see the call.
 //!
 //! | call | hook |
@@ -264,9 +264,9 @@ impl Session {
         };
         let closed = log.close(left);
         if closed.is_ok() && !self.is_special.load(Ordering::Relaxed) {
-            log.keep_shadow(&self.access);
+            log.keep_image(&self.access);
         } else {
-            log.shadow().close();
+            log.metadata_image().close();
         }
         closed
     }

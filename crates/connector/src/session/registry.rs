@@ -35,7 +35,7 @@ pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, Fault> {
 pub fn find_number(library: usize, number: u64) -> Result<Option<Arc<Session>>, Fault> {
     let mut own = find(|other| other.library == library)?.into_iter();
     Ok(own.find(|session| {
-        // The shadow of one that was closed may be that of one that is open now.
+        // The metadata image of one that was closed may be that of one that is open now.
         let log = session.log().filter(|log| log.is_open());
         log.is_some_and(|log| log.number() == number)
     }))

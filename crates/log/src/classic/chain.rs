@@ -36,9 +36,9 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
         );
         return Err(ChainError::Negative(text));
     }
-    // For each entry the number of the walk that met it. Walk 1 starts at the anchor.
+    // For each entry the number of the walk that met it. Walk 1 starts at the stub dataset.
     let mut met = vec![0; places.len()];
-    // The entry that names the next one; `None` is the anchor.
+    // The entry that names the next one; `None` is the stub dataset.
     let mut from = None;
     let (mut next, mut disagreement) = (first, None);
     for number in 0.. {
@@ -60,7 +60,7 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
     let Some(text) = disagreement else {
         return Ok(());
     };
-    // Entries that the anchor does not lead to may form a cycle, too.
+    // Entries that the stub dataset does not lead to may form a cycle, too.
     for start in 0..places.len() {
         let mut at = start;
         while met[at] == 0 {
@@ -92,7 +92,9 @@ fn cycle(from: &str, to: i64) -> ChainError {
 }
 
 fn named(entry: Option<u64>) -> String {
-    entry.map_or("its anchor".into(), |at| format!("entry at byte {at}"))
+    entry.map_or("its stub dataset".into(), |at| {
+        format!("entry at byte {at}")
+    })
 }
 
 fn disagrees(from: &str, next: i64, expected: Option<u64>) -> String {
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn other_chains_disagree_or_have_a_cycle() {
-        assert!(complaint(28, &[]).contains("its anchor names byte 28"));
+        assert!(complaint(28, &[]).contains("its stub dataset names byte 28"));
         assert!(complaint(-1, &[(28, -1)]).contains("it is byte 28"));
         // Another order, an early end, and nothing at the position.
         assert!(complaint(100, &[(28, -1), (100, 28)]).contains("names byte 100"));
@@ -143,7 +145,7 @@ mod tests {
             &[(28, 100), (100, 200), (200, 100)],
         ] {
             assert!(matches!(chain(28, places), Err(ChainError::Cycle(_))));
-            // The anchor may lead to the cycle or not.
+            // The stub dataset may lead to the cycle or not.
             assert!(matches!(chain(-1, places), Err(ChainError::Cycle(_))));
         }
         let behind = [(28, -1), (100, 200), (200, 300), (300, 200)];

@@ -37,11 +37,11 @@ pub(super) struct Decoder<'a> {
 type Located = (StoredBytes, Option<String>);
 
 impl Decoder<'_> {
-    /// The records of a dataset. `anchor` is the index of its anchor.
+    /// The records of a dataset. `anchor` is the index of its stub dataset.
     ///
     /// Fails when memory is short or the task stops, but not on damage.
-    pub fn records(&self, anchor: usize) -> Result<DatasetRecords, Fault> {
-        let entries = &self.entries.by_anchor[anchor];
+    pub fn records(&self, stub_dataset: usize) -> Result<DatasetRecords, Fault> {
+        let entries = &self.entries.by_stub_dataset[stub_dataset];
         let places = &entries.places;
         let mut found = DatasetRecords {
             records: RecordList::new(self.task, self.dataset.dims.len(), places.len())?,
@@ -215,7 +215,7 @@ fn product(counts: &[u64]) -> Result<u64, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Anchor, Tables};
+    use super::super::{StubDataset, Tables};
     use super::*;
     use crate::layout::{Layout, RecordTable};
     use crate::model::Record;
@@ -284,7 +284,7 @@ mod tests {
                 source("metadata", &self.metadata),
                 source("data", &self.data),
             ];
-            let anchor = Anchor {
+            let stub_dataset = StubDataset {
                 id: 7,
                 rank,
                 first: None,
@@ -292,7 +292,7 @@ mod tests {
             let tables = Tables {
                 metadata: 0,
                 data: 1,
-                anchors: vec![anchor],
+                stub_datasets: vec![stub_dataset],
             };
             let table = tables
                 .read_tables(&Task::unlimited(), &sources, &[])
@@ -482,7 +482,10 @@ mod tests {
             assert!(fault.starts_with(&wanted), "{fault}");
         };
         at_28(with(&|l| l.metadata[28] = 2), "its byte order");
-        at_28(with(&|l| l.metadata[32] = 8), "no anchor has the id 8");
+        at_28(
+            with(&|l| l.metadata[32] = 8),
+            "no stub dataset has the id 8",
+        );
         at_28(with(&|l| l.metadata[40] = 3), "unknown selection 3");
         at_28(
             with(&|l| l.metadata.truncate(95)),

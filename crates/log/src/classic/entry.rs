@@ -140,7 +140,7 @@ impl Entry {
             _ => return Err("its byte order is neither 0 nor 1".into()),
         };
         let (id, kind) = (order.i64_at(head, 4), order.i32_at(head, 12));
-        let rank = rank_of(id).ok_or_else(|| format!("no anchor has the id {id}"))?;
+        let rank = rank_of(id).ok_or_else(|| format!("no stub dataset has the id {id}"))?;
         let mut coordinates = end_of(at, HEAD)?;
         let (selection, len) = match kind {
             SUBARRAY => (EntrySelection::Subarray, 16 * rank),

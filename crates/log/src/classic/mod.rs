@@ -30,11 +30,11 @@ pub const METADATA_LOG: &str = "_metadata_log";
 /// The dataset whose bytes are the data log.
 pub const DATA_LOG: &str = "_data_log";
 
-/// Attribute of an anchor: the number of its dataset.
+/// Attribute of a stub dataset: the number of its dataset.
 pub const ID: &str = "_classic_id";
-/// Attribute of an anchor: the extent of its dataset.
+/// Attribute of a stub dataset: the extent of its dataset.
 pub const DIMS: &str = "_classic_dims";
-/// Attribute of an anchor: the position of the first entry.
+/// Attribute of a stub dataset: the position of the first entry.
 pub const FIRST: &str = "_classic_first";
 
 /// The places of the two logs, and the datasets with entries in them.
@@ -44,18 +44,18 @@ pub struct Tables {
     pub metadata: u16,
     /// Number of the source of the data log.
     pub data: u16,
-    /// Anchors by ascending id. Ids are unique.
-    pub anchors: Vec<Anchor>,
+    /// Stub datasets by ascending id. Ids are unique.
+    pub stub_datasets: Vec<StubDataset>,
 }
 
 /// What the walk through the metadata log needs to know of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Anchor {
+pub struct StubDataset {
     /// The number of the dataset in entries.
     pub id: i64,
     /// Number of its dimensions.
     pub rank: u8,
-    /// Position of the first entry in the metadata log, -1 without entries; `None` where the anchor lacks the
+    /// Position of the first entry in the metadata log, -1 without entries; `None` where the stub dataset lacks the
     /// attribute.
     pub first: Option<i64>,
 }
@@ -68,16 +68,16 @@ impl Tables {
                 return Err(format!("source file {source} of {sources}").into());
             }
         }
-        if self.anchors.is_sorted_by(|a, b| a.id < b.id) {
+        if self.stub_datasets.is_sorted_by(|a, b| a.id < b.id) {
             Ok(())
         } else {
-            Err("anchors out of order".into())
+            Err("stub datasets out of order".into())
         }
     }
 
-    /// The index of the anchor with this id.
+    /// The index of the stub dataset with this id.
     fn find(&self, id: i64) -> Option<usize> {
-        self.anchors.binary_search_by_key(&id, |a| a.id).ok()
+        self.stub_datasets.binary_search_by_key(&id, |a| a.id).ok()
     }
 
     /// The two logs.
@@ -142,23 +142,23 @@ impl RecordTable for ClassicTable {
             selections,
         };
         let rank = dataset.dims.len();
-        let fits = |at: &usize| usize::from(self.tables.anchors[*at].rank) == rank;
+        let fits = |at: &usize| usize::from(self.tables.stub_datasets[*at].rank) == rank;
         if let Some(at) = self.tables.find(dataset.id).filter(fits) {
             return decoder.records(at);
         }
         let mut none = DatasetRecords::none(task, rank)?;
-        let reason = format!("no anchor of rank {rank} has the id {}", dataset.id);
+        let reason = format!("no stub dataset of rank {rank} has the id {}", dataset.id);
         none.add_diagnostic(Diagnostic::unreadable(reason));
         Ok(none)
     }
 
     fn entries(&self) -> usize {
-        let lists = self.entries.by_anchor.iter();
+        let lists = self.entries.by_stub_dataset.iter();
         lists.map(|entries| entries.places.len()).sum()
     }
 
     fn bytes(&self) -> usize {
-        self.entries.bytes() + self.tables.anchors.capacity() * size_of::<Anchor>()
+        self.entries.bytes() + self.tables.stub_datasets.capacity() * size_of::<StubDataset>()
     }
 
     fn release_share(&self) {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn places_that_cannot_be_followed_are_refused() {
-        let anchor = |id| Anchor {
+        let stub_dataset = |id| StubDataset {
             id,
             rank: 1,
             first: None,
@@ -180,12 +180,12 @@ mod tests {
         let mut tables = Tables {
             metadata: 1,
             data: 2,
-            anchors: vec![anchor(-3), anchor(9)],
+            stub_datasets: vec![stub_dataset(-3), stub_dataset(9)],
         };
         assert_eq!(tables.check(3), Ok(()));
         assert_eq!((tables.find(9), tables.find(0)), (Some(1), None));
         assert!(tables.check(2).is_err());
-        tables.anchors.push(anchor(9));
+        tables.stub_datasets.push(stub_dataset(9));
         assert!(tables.check(3).is_err());
     }
 }

@@ -22,8 +22,8 @@ const OF_DIAGNOSTIC: u64 = 256;
 /// The entries of a log: 24 bytes each.
 #[derive(Debug)]
 pub(super) struct EntryTable {
-    /// Entries of each dataset, in the order of the anchors.
-    pub by_anchor: Vec<Entries>,
+    /// Entries of each dataset, in the order of the stub datasets.
+    pub by_stub_dataset: Vec<Entries>,
     /// Start of each entry's data in the data log, ascending.
     data: Vec<u64>,
     /// [`Severity::Unreadable`]: not all entries could be found. [`Severity::Inconsistent`]: they were
@@ -49,14 +49,18 @@ impl EntryTable {
         (metadata, data): (&SourceFile, &SourceFile),
     ) -> Result<Self, Fault> {
         let mut found = EntryTable {
-            by_anchor: Vec::new(),
+            by_stub_dataset: Vec::new(),
             data: Vec::new(),
             diagnostics: Vec::new(),
             reservation: task.reservation(),
         };
-        let anchors = tables.anchors.len();
-        found.reservation.make_room(&mut found.by_anchor, anchors)?;
-        found.by_anchor.resize_with(anchors, Entries::default);
+        let stub_datasets = tables.stub_datasets.len();
+        found
+            .reservation
+            .make_room(&mut found.by_stub_dataset, stub_datasets)?;
+        found
+            .by_stub_dataset
+            .resize_with(stub_datasets, Entries::default);
         if let Err(fault) = check_data_header(data) {
             let reason = fault.into_damage()?;
             let place = format!("/{DATA_LOG}");
@@ -79,7 +83,7 @@ impl EntryTable {
                 next: entry.next,
             };
             let reservation = &mut found.reservation;
-            reservation.push(&mut found.by_anchor[number].places, place)?;
+            reservation.push(&mut found.by_stub_dataset[number].places, place)?;
             match u64::try_from(entry.data) {
                 Ok(begin) if begin >= DATA_HEADER => Ok(reservation.push(&mut found.data, begin)?),
                 _ => Ok(()),
@@ -111,14 +115,14 @@ impl EntryTable {
 
     fn follow_chains(&mut self, task: &Task, tables: &Tables) -> Result<(), Fault> {
         let mut diagnostics = Vec::new();
-        for (anchor, entries) in tables.anchors.iter().zip(&mut self.by_anchor) {
-            let id = anchor.id;
+        for (stub_dataset, entries) in tables.stub_datasets.iter().zip(&mut self.by_stub_dataset) {
+            let id = stub_dataset.id;
             let diagnostic = |severity, text| {
                 Diagnostic::new(severity, text).at(format!("/{METADATA_LOG}: dataset {id}"))
             };
             task.check()?;
             let _met = task.reserve(chain::memory(&entries.places))?;
-            let followed = anchor
+            let followed = stub_dataset
                 .first
                 .map(|first| chain::follow(first, &entries.places));
             match followed.unwrap_or(Ok(())) {
@@ -146,15 +150,15 @@ impl EntryTable {
 
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        let places = self.by_anchor.iter().map(|e| e.places.capacity());
+        let places = self.by_stub_dataset.iter().map(|e| e.places.capacity());
         let places = places.sum::<usize>() * size_of::<EntryPosition>();
-        let lists = self.by_anchor.capacity() * size_of::<Entries>();
+        let lists = self.by_stub_dataset.capacity() * size_of::<Entries>();
         let diagnostics = self.diagnostics.iter().map(Diagnostic::bytes);
         places + lists + diagnostics.sum::<usize>() + self.data.capacity() * size_of::<u64>()
     }
 }
 
-/// Calls `visit` with the entries of the log in order, each with the index of its anchor. Fails with the place and
+/// Calls `visit` with the entries of the log in order, each with the index of its stub dataset. Fails with the place and
 /// the reason where the log cannot be followed further.
 fn walk<'a>(
     tables: &Tables,
@@ -164,12 +168,16 @@ fn walk<'a>(
     let mut window = Window::over(log);
     let entries = read_metadata_header(&mut window);
     let entries = entries.map_err(|e| e.at(format_args!("/{METADATA_LOG}")))?;
-    let rank_of = |id| tables.find(id).map(|n| u64::from(tables.anchors[n].rank));
+    let rank_of = |id| {
+        tables
+            .find(id)
+            .map(|n| u64::from(tables.stub_datasets[n].rank))
+    };
     let mut at = METADATA_HEADER;
     for _ in 0..entries {
         let entry = Entry::read(&mut window, at, rank_of);
         let shown = entry.and_then(|entry| {
-            let number = tables.find(entry.id).ok_or("it has no anchor")?;
+            let number = tables.find(entry.id).ok_or("it has no stub dataset")?;
             visit(number, &entry, &mut window)?;
             Ok(entry)
         });

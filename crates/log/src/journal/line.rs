@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::definition::Definition;
 use super::hex::{from_hex, to_hex};
 use super::job::Job;
-use super::shadow::{ImagePart, LoggedDataset};
+use super::metadata_image::{ImagePart, LoggedDataset};
 use crate::file_id::FileId;
 use crate::log_files::LogFiles;
 use crate::logvol::names::find_subfiles;

@@ -3,10 +3,10 @@
 //!
 //! * [`datatype`], [`definition`], [`scales`] and [`value`] hold a program's definitions as plain data.
 //! * [`words`] puts them into words for messages; `limits` has their upper bounds.
-//! * [`shadow`] is the metadata image, which a journal has in place of definitions where HDF5 itself keeps the
+//! * [`metadata image`] is the metadata image, which a journal has in place of definitions where HDF5 itself keeps the
 //!   objects.
 //! * [`state`] describes all objects in one go, for an append.
-//! * [`moment`] names the state that is shown.
+//! * [`shown_flush`] names the state that is shown.
 //! * [`extent`](crate::logvol::extent) describes the content of data files before they are HDF5.
 //! * [`visible`] tells which flushes a file system shows in full. [`sealed`] is a scan's result about that, and
 //!   [`guard`] verifies the rest when it is first read.
@@ -36,11 +36,11 @@ pub mod known_table;
 mod limits;
 mod line;
 mod lines;
-pub mod moment;
+pub mod metadata_image;
 mod recorded;
 pub mod scales;
 pub mod sealed;
-pub mod shadow;
+pub mod shown_flush;
 pub mod state;
 pub mod unflushed;
 pub mod value;
@@ -63,8 +63,8 @@ pub use held::{HeldFile, number_at, parent, remove_left_behind, rename_without_r
 pub use job::{Job, JobState, lock};
 pub use line::{Append, Commit, Header, Line, MOST_SUBFILES, writer_name};
 pub use lines::{Cause, MOST_FLUSHES, Torn};
-pub use moment::{Moment, SETTLED};
 pub use recorded::{MOST_ENDS, Recorded};
+pub use shown_flush::{SETTLED, ShownFlush};
 pub use unflushed::Unflushed;
 pub use writing::{Journal, extended};
 

@@ -3,7 +3,7 @@
 use super::definition::{Definition, Outline};
 use super::line::{Commit, Header, LONGEST_LINE, Line};
 use super::lines::{Lines, Torn};
-use super::shadow::Shadow;
+use super::metadata_image::MetadataImage;
 use crate::file_id::FileId;
 use crate::front::FRONT;
 use crate::source_file::{Identity, SourceFile};
@@ -25,7 +25,7 @@ pub struct Recorded {
     /// The objects that the definitions make.
     pub outline: Outline,
     /// The metadata image in place of definitions; `None` for a journal with definitions, or without objects.
-    pub shadow: Option<Shadow>,
+    pub metadata_image: Option<MetadataImage>,
     /// The complete flushes, in order.
     pub commits: Vec<Commit>,
     /// Bytes of the journal up to the end of the last commit. They form a journal, too.
@@ -52,7 +52,7 @@ impl Recorded {
             id,
             definitions: Vec::new(),
             outline: Outline::default(),
-            shadow: None,
+            metadata_image: None,
             commits: Vec::new(),
             len: lines.len,
             torn: None,
@@ -130,7 +130,7 @@ impl Recorded {
     /// Adds a line that a commit covers.
     fn add(&mut self, line: Line) -> std::result::Result<(), Fault> {
         let mixed = match line {
-            Line::Define(_) => self.shadow.is_some(),
+            Line::Define(_) => self.metadata_image.is_some(),
             _ => !self.definitions.is_empty(),
         };
         if mixed {
@@ -143,8 +143,14 @@ impl Recorded {
                     self.definitions.push(definition);
                 }
             }
-            Line::Image(part) => self.shadow.get_or_insert_default().change_image(&part)?,
-            Line::Logged(dataset) => self.shadow.get_or_insert_default().set_logged(&dataset)?,
+            Line::Image(part) => self
+                .metadata_image
+                .get_or_insert_default()
+                .change_image(&part)?,
+            Line::Logged(dataset) => self
+                .metadata_image
+                .get_or_insert_default()
+                .set_logged(&dataset)?,
             // A commit is added by the caller.
             Line::Commit(_) => {}
         }
@@ -158,14 +164,14 @@ impl Recorded {
 
     /// Number of dataset IDs in use.
     pub fn dataset_ids(&self) -> usize {
-        let shadow = self.shadow.as_ref();
-        shadow.map_or(self.outline.datasets.len(), Shadow::ids)
+        let metadata_image = self.metadata_image.as_ref();
+        metadata_image.map_or(self.outline.datasets.len(), MetadataImage::ids)
     }
 
     /// Number of datasets whose elements are in the log.
     pub fn datasets(&self) -> usize {
-        match &self.shadow {
-            Some(shadow) => shadow.logged.values().flatten().count(),
+        match &self.metadata_image {
+            Some(metadata_image) => metadata_image.logged.values().flatten().count(),
             None => self.outline.datasets.len(),
         }
     }

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 
 use super::definition::Definition;
-use super::shadow::{LoggedDataset, Packing};
+use super::metadata_image::{LoggedDataset, Packing};
 use super::*;
 use crate::file_id::FileId;
 use crate::own_parts::{BEGIN, begins_as_journal};
@@ -206,7 +206,7 @@ fn logged(id: u32, header: Option<u64>) -> Line {
 }
 
 #[test]
-fn a_shadow_counts_with_the_commit_that_follows() {
+fn an_image_counts_with_the_commit_that_follows() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
     let mut journal = Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
@@ -214,15 +214,15 @@ fn a_shadow_counts_with_the_commit_that_follows() {
     let mut last: &[u8] = &[];
     for (image, flush) in images.iter().zip(1..) {
         let packing = [Packing::Quick, Packing::Small][flush as usize % 2];
-        let mut lines = shadow::packed_image_lines(last, image, packing).unwrap();
+        let mut lines = metadata_image::packed_image_lines(last, image, packing).unwrap();
         lines.push(logged(flush as u32, Some(flush)));
         journal.append_lines(&lines, false).unwrap();
-        let before = read(&path).unwrap().shadow.unwrap_or_default();
+        let before = read(&path).unwrap().metadata_image.unwrap_or_default();
         assert_eq!(before.image, last);
         journal.append_lines(&[commit(flush, 9000)], false).unwrap();
-        let shadow = read(&path).unwrap().shadow.unwrap();
+        let metadata_image = read(&path).unwrap().metadata_image.unwrap();
         assert_eq!(
-            (&shadow.image, shadow.logged.len()),
+            (&metadata_image.image, metadata_image.logged.len()),
             (image, flush as usize)
         );
         last = image;
@@ -232,8 +232,8 @@ fn a_shadow_counts_with_the_commit_that_follows() {
         .unwrap();
     let found = read(&path).unwrap();
     assert_eq!((found.dataset_ids(), found.definitions.len()), (4, 0));
-    let shadow = found.shadow.unwrap();
-    let headers: Vec<_> = shadow.logged.values().copied().collect();
+    let metadata_image = found.metadata_image.unwrap();
+    let headers: Vec<_> = metadata_image.logged.values().copied().collect();
     assert_eq!(headers, [Some(1), None, Some(3)]);
     // Invalid: both kinds of lines, in any order, and a part without an image.
     for lines in [
@@ -247,7 +247,10 @@ fn a_shadow_counts_with_the_commit_that_follows() {
         Journal::create_with(&path, &header, &lines, false, true).unwrap();
         assert!(read(&path).is_err());
     }
-    let Line::Image(mut part) = shadow::image_lines(&[], &[1; 10]).unwrap().remove(0) else {
+    let Line::Image(mut part) = metadata_image::image_lines(&[], &[1; 10])
+        .unwrap()
+        .remove(0)
+    else {
         panic!();
     };
     part.at = 1;

@@ -116,8 +116,8 @@ pub enum ScanOutcome {
         /// For a person to read.
         reason: String,
     },
-    /// [`Error::NoMoment`].
-    NoMoment {
+    /// [`Error::NoFlush`].
+    NoFlush {
         /// The file.
         path: PathBytes,
         /// For a person to read.
@@ -174,7 +174,7 @@ impl From<&Error> for ScanOutcome {
                 path: path.as_path().into(),
                 reason: reason.clone(),
             },
-            Error::NoMoment { path, reason } => ScanOutcome::NoMoment {
+            Error::NoFlush { path, reason } => ScanOutcome::NoFlush {
                 path: path.as_path().into(),
                 reason: reason.clone(),
             },
@@ -216,7 +216,7 @@ impl ScanOutcome {
                 reason,
             },
             ScanOutcome::BadFile { path, reason } => Error::of(path.0, reason),
-            ScanOutcome::NoMoment { path, reason } => Error::NoMoment {
+            ScanOutcome::NoFlush { path, reason } => Error::NoFlush {
                 path: path.0,
                 reason,
             },

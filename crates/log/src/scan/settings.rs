@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choice::Choice;
 use super::shape::Chunking;
-use crate::journal::Moment;
+use crate::journal::ShownFlush;
 use crate::journal::visible::MOST_DATA;
 use crate::source_dir::bytes_of_paths;
 use h5logfs_common::fault::Fault;
@@ -30,7 +30,7 @@ pub struct Settings {
     /// Data of a log that is not closed are shown, too, that no flush covers.
     pub unflushed: bool,
     /// Which state of a log that is not closed is shown.
-    pub moment: Moment,
+    pub shown_flush: ShownFlush,
     /// What a copy of the log has.
     pub choice: Choice,
     /// The image lies here but for its superblock: see [`Snapshot::image_at`](crate::snapshot::Snapshot::image_at). Only
@@ -54,7 +54,7 @@ impl Default for Settings {
             without_logs: false,
             incomplete_attribute: true,
             unflushed: false,
-            moment: Moment::Newest,
+            shown_flush: ShownFlush::Newest,
             choice: Choice::default(),
             image_at: None,
             compared: MOST_DATA,
@@ -199,10 +199,10 @@ impl Settings {
             (AT_FLUSH | AT_TIME, _) => {
                 let text = String::from_utf8_lossy(value);
                 let parse = match option {
-                    AT_FLUSH => Moment::of_flush,
-                    _ => Moment::of_time,
+                    AT_FLUSH => ShownFlush::of_flush,
+                    _ => ShownFlush::of_time,
                 };
-                self.moment =
+                self.shown_flush =
                     parse(&text).map_err(|reason| Fault::Refused(format!("{option}={reason}")))?;
             }
             _ => return Err(Fault::Refused(format!("unknown option {option}"))),
@@ -230,8 +230,8 @@ impl fmt::Display for Settings {
         if self.unflushed {
             write!(f, ", {SHOW_UNFLUSHED}=on")?;
         }
-        if self.moment != Moment::Newest {
-            write!(f, ", moment={}", self.moment)?;
+        if self.shown_flush != ShownFlush::Newest {
+            write!(f, ", moment={}", self.shown_flush)?;
         }
         if self.choice != Choice::default() {
             write!(f, ", {}", self.choice)?;
@@ -291,9 +291,9 @@ mod tests {
         settings.set("show_unflushed", b"off").unwrap();
         assert!(!settings.unflushed);
         settings.set("at_flush", b"37").unwrap();
-        assert_eq!(settings.moment, Moment::Flush(37));
+        assert_eq!(settings.shown_flush, ShownFlush::Flush(37));
         settings.set("at_time", b"1970-01-01T00:00:01.5Z").unwrap();
-        assert_eq!(settings.moment, Moment::Time(1500));
+        assert_eq!(settings.shown_flush, ShownFlush::Time(1500));
         settings.set("at_time", b"2026-03-01T12:00").unwrap();
         for (option, value) in [
             ("burst_dir", ":"),

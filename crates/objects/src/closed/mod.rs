@@ -14,7 +14,7 @@ use h5logfs_log::image::links::{Named, Table, To};
 use h5logfs_log::image::object_header::kind;
 use h5logfs_log::image::{Added, Space};
 use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
-use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::logvol::{MARK, names};
 use h5logfs_log::window::Piece;
 
@@ -28,7 +28,7 @@ pub struct ClosedObjects(Vec<NewObject>);
 
 impl ClosedObjects {
     /// The objects of a log with this metadata image. `None` where only libhdf5 can copy them, or tell what is wrong with them.
-    pub fn of_image(image: &Shadow) -> Option<Self> {
+    pub fn of_image(image: &MetadataImage) -> Option<Self> {
         let logged = image.logged.iter();
         let logged = logged.filter_map(|(id, header)| Some(((*header)?, *id)));
         ClosedObjects::of(&image.image, logged)

@@ -177,7 +177,7 @@ impl Alike<'_> {
     }
 
     /// The stub dataset of the dataset with this ID and a header that is one of these.
-    fn anchor(&self, id: u32, header: &[u8]) -> Option<Copy> {
+    fn stub_dataset(&self, id: u32, header: &[u8]) -> Option<Copy> {
         let time = self.time.and_then(|[from, to]| {
             let time = header.get(from..)?.first_chunk()?;
             Some((to, *time))
@@ -327,7 +327,7 @@ impl<'a> Reader<'a> {
         if let Some(header) = header
             && let Some(kind) = self.kinds.iter().find(|kind| kind.has(header))
         {
-            return Ok(kind.anchor(id, header));
+            return Ok(kind.stub_dataset(id, header));
         }
         let Some(messages) = self.messages(address)? else {
             return Ok(None);
@@ -335,7 +335,7 @@ impl<'a> Reader<'a> {
         let is_time = |message: &&Message<'_>| message.kind == kind::MODIFICATION_TIME;
         let time = messages.iter().rev().find(is_time);
         let time = time.map(|message| (message.at.wrapping_sub(address), message.data.len()));
-        let copy = self.anchor(id, messages)?;
+        let copy = self.stub_dataset(id, messages)?;
         if let (Some(header), Some(copy)) = (header, &copy) {
             self.note(header, time, copy);
         }
@@ -358,10 +358,10 @@ impl<'a> Reader<'a> {
         let time = match (time, copy.time_at) {
             (None, None) => None,
             // It may lie in another piece of the header.
-            (Some((at, len)), Some(in_anchor))
+            (Some((at, len)), Some(in_stub_dataset))
                 if len == VERSION + TIME && at < (header.len() - len) as u64 =>
             {
-                Some([at as usize + VERSION, in_anchor + VERSION])
+                Some([at as usize + VERSION, in_stub_dataset + VERSION])
             }
             _ => return,
         };
@@ -443,7 +443,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The stub dataset of a logged dataset (`docs/formats/logvol.md`, section 2).
-    fn anchor(&mut self, id: u32, messages: Vec<Message<'a>>) -> Result<Option<Copy>> {
+    fn stub_dataset(&mut self, id: u32, messages: Vec<Message<'a>>) -> Result<Option<Copy>> {
         let Some(id_bytes) = i32::try_from(id).ok().map(i32::to_le_bytes) else {
             return Ok(None);
         };

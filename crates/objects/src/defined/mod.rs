@@ -19,7 +19,7 @@ use h5logfs_log::image::object_header::kind;
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
-use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::journal::value::Value;
 
 use crate::Result;
@@ -31,8 +31,8 @@ use crate::written::{
 
 /// The metadata image of a log: the one in its journal, or that of its definitions. Fails where definitions make more than an HDF5 file
 /// has room for.
-pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, Shadow>> {
-    match &journal.shadow {
+pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, MetadataImage>> {
+    match &journal.metadata_image {
         Some(image) => Ok(Cow::Borrowed(image)),
         None => of_definitions(&journal.definitions, &journal.outline.datasets).map(Cow::Owned),
     }
@@ -40,7 +40,7 @@ pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, Shadow>> {
 
 /// The metadata image of definitions. `datasets` are in the order of their IDs, with their present extents. Fails where an object
 /// does not fit its header.
-pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Result<Shadow> {
+pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Result<MetadataImage> {
     let mut maker = Maker::new(definitions, datasets).ok_or(NO_ROOM)?;
     let mut next = datasets.iter();
     for definition in definitions {
@@ -300,7 +300,7 @@ impl<'a> Maker<'a> {
         Some(())
     }
 
-    fn image(self) -> Option<Shadow> {
+    fn image(self) -> Option<MetadataImage> {
         let objects: Vec<NewObject> = self
             .objects
             .into_iter()
@@ -326,7 +326,7 @@ impl<'a> Maker<'a> {
         space.set(0, &superblock);
         let address = |number: &usize| placed.addresses.get(*number).copied();
         let logged = self.of_datasets.iter().map(address);
-        Some(Shadow {
+        Some(MetadataImage {
             image: space.into_bytes(),
             logged: (0u32..).zip(logged).collect(),
         })

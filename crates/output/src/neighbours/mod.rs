@@ -9,7 +9,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `memory` | the file, and what is mapped of it |
-//! | `notes` | notifications as words |
+//! | `notifications` | notifications as words |
 //! | this one | the memory of a rank, and the places of the others' memory |
 //!
 //! The file has a state, two parts for notifications, and one for the data. The state contains the *epoch*, and the number of
@@ -18,7 +18,7 @@
 //! looks at the epoch again. If it has changed, the data may have been overwritten, and the rank begins anew.
 
 mod memory;
-pub(crate) mod notes;
+pub(crate) mod notifications;
 
 use std::fs::File;
 use std::io;
@@ -35,7 +35,7 @@ use crate::selection::Blocks;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::held_file::HeldFile;
 use memory::{Bytes, PART, Word};
-use notes::Slots;
+use notifications::Slots;
 
 /// Number of parts of a file: the state, two for notifications, the data.
 const PARTS: u64 = 4;
@@ -59,7 +59,7 @@ impl State {
     }
 
     /// Offset of this epoch's notifications in the file.
-    pub fn notes(self) -> u64 {
+    pub fn notifications(self) -> u64 {
         (1 + u64::from(self.epoch % 2)) * PART
     }
 }
@@ -70,7 +70,7 @@ pub(crate) struct Shared {
     file: Arc<HeldFile>,
     word: Word,
     epoch: u32,
-    notes: [Bytes; 2],
+    notifications: [Bytes; 2],
     /// Lists of blocks that notifications of this epoch can refer to.
     slots: Slots,
     data: Bytes,
@@ -89,7 +89,7 @@ impl Shared {
         let mut shared = Shared {
             word: Word::writable(&file)?,
             epoch: 0,
-            notes: [1, 2].map(|part| Bytes::new(&file, part)),
+            notifications: [1, 2].map(|part| Bytes::new(&file, part)),
             slots: Slots::default(),
             data: Bytes::new(&file, 3),
             flush,
@@ -113,7 +113,7 @@ impl Shared {
 
     /// Bytes of the notifications.
     pub fn notes_len(&self) -> u64 {
-        self.notes[self.part()].len() as u64
+        self.notifications[self.part()].len() as u64
     }
 
     fn part(&self) -> usize {
@@ -129,7 +129,7 @@ impl Shared {
     ) -> io::Result<()> {
         self.data.extend(bytes)?;
         let stored = bytes.len() as u64;
-        match notes::written(dataset, blocks, stored, &mut self.slots) {
+        match notifications::written(dataset, blocks, stored, &mut self.slots) {
             (head, true) => self.append(&[&head, &blocks.starts, &blocks.counts]),
             (head, false) => self.append(&[&head]),
         }
@@ -139,12 +139,12 @@ impl Shared {
 
     /// Records an extent with the buffered data, and empties the buffer.
     pub fn set_spilled(&mut self, file: usize, extent: &Range<u64>) {
-        let note = notes::spilled(file, extent);
+        let notification = notifications::spilled(file, extent);
         let notes_of_extents = size_of::<u64>() + size_of_val(&self.spilled[..]);
-        self.spilled.push(note);
+        self.spilled.push(notification);
         // Without data nothing changes for present readers.
         if self.data.len() == 0 && self.notes_len() == notes_of_extents as u64 {
-            self.append(&[&note]);
+            self.append(&[&notification]);
             self.publish();
         } else {
             self.begin_epoch();
@@ -163,7 +163,7 @@ impl Shared {
         self.epoch = self.epoch.wrapping_add(1);
         self.is_lost = false;
         let part = self.part();
-        self.notes[part].clear();
+        self.notifications[part].clear();
         self.slots = Slots::default();
         let spilled = std::mem::take(&mut self.spilled);
         self.append(&[&[self.flush], spilled.as_flattened()]);
@@ -172,7 +172,7 @@ impl Shared {
         self.publish();
         // Anyone who sees new bytes in the place of old notifications or data also sees the new epoch.
         fence(Ordering::SeqCst);
-        let old = &mut self.notes[1 - part];
+        let old = &mut self.notifications[1 - part];
         let has_many = old.len() > KEPT;
         old.clear();
         if has_many {
@@ -183,9 +183,9 @@ impl Shared {
     /// Appends words. Without memory for them, the others see nothing of this rank until the next epoch.
     fn append(&mut self, words: &[&[u64]]) {
         let part = self.part();
-        let notes = &mut self.notes[part];
-        let mut appended = notes.extend_words(words);
-        if notes.len() / size_of::<u64>() > u32::MAX as usize {
+        let notifications = &mut self.notifications[part];
+        let mut appended = notifications.extend_words(words);
+        if notifications.len() / size_of::<u64>() > u32::MAX as usize {
             appended = Err(io::Error::other("too many notifications"));
         }
         if let Err(e) = appended {
@@ -206,7 +206,7 @@ impl Shared {
     /// Releases unused memory.
     pub fn shrink(&mut self) {
         self.data.shrink();
-        self.notes.iter_mut().for_each(Bytes::shrink);
+        self.notifications.iter_mut().for_each(Bytes::shrink);
     }
 }
 
@@ -223,8 +223,8 @@ impl NodeMemory {
         /// Bytes of each part that stay allocated.
         const MOST: usize = 256 << 10;
         shared.data.shrink_from(MOST);
-        let notes = shared.notes.iter_mut();
-        notes.for_each(|notes| notes.shrink_from(MOST));
+        let notifications = shared.notifications.iter_mut();
+        notifications.for_each(|notifications| notifications.shrink_from(MOST));
         NodeMemory { shared, neighbours }
     }
 

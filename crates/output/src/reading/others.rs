@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use super::Pending;
 use crate::entries::DatasetInfo;
 use crate::joining::JoinedSection;
-use crate::neighbours::notes::{self, Note, Slots};
+use crate::neighbours::notifications::{self, Notification, Slots};
 use crate::neighbours::{DATA, Opened, State};
 use crate::selection::Blocks;
 use h5logfs_common::fault::Fault;
@@ -76,7 +76,7 @@ impl Other {
                 return Ok(has_changed);
             }
             let from = if is_same_epoch { self.known } else { None };
-            let words = read_notes(memory, state, from)?;
+            let words = read_notifications(memory, state, from)?;
             if self.state()?.epoch != state.epoch {
                 continue;
             }
@@ -124,9 +124,9 @@ impl Other {
 
     fn take(&mut self, mut words: &[u64]) -> Result<(), Fault> {
         while !words.is_empty() {
-            match notes::take(&mut words) {
-                Some(Note::Spilled { file, extent }) => self.extents.push((file, extent)),
-                Some(Note::Written {
+            match notifications::take(&mut words) {
+                Some(Notification::Spilled { file, extent }) => self.extents.push((file, extent)),
+                Some(Notification::Written {
                     dataset,
                     filtered,
                     slot,
@@ -138,7 +138,7 @@ impl Other {
                         self.slots[kept] = blocks;
                     }
                 }
-                Some(Note::Again {
+                Some(Notification::Again {
                     dataset,
                     filtered,
                     slot,
@@ -210,12 +210,16 @@ fn empty_section() -> JoinedSection {
 }
 
 /// The words of a state that follow an earlier state of its epoch.
-fn read_notes(memory: &SourceFile, state: State, from: Option<State>) -> Result<Vec<u64>, Fault> {
+fn read_notifications(
+    memory: &SourceFile,
+    state: State,
+    from: Option<State>,
+) -> Result<Vec<u64>, Fault> {
     const WORD: u64 = size_of::<u64>() as u64;
     let known = from.map_or(0, |from| from.words);
     let number = state.words.saturating_sub(known) as usize;
     let mut bytes = vec![0; number * WORD as usize];
-    let begin = state.notes() + u64::from(known) * WORD;
+    let begin = state.notifications() + u64::from(known) * WORD;
     let read = memory.read_exact_at(&mut bytes, begin);
     read?;
     fence(Ordering::Acquire);

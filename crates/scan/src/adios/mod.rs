@@ -9,7 +9,7 @@ mod files;
 mod image;
 mod types;
 
-use super::no_moment;
+use super::no_flush;
 use files::{DirectoryFiles, Numbers};
 use h5logfs_adios::directory::Directory;
 use h5logfs_adios::tree::{Dataset, Object, Summary, Tree};
@@ -18,7 +18,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
 use h5logfs_log::adios::{self, DatasetSource};
-use h5logfs_log::journal::Moment;
+use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scan::{Choice, ScanRequest, damage, incomplete};
 use h5logfs_log::snapshot::{Snapshot, Source};
@@ -33,8 +33,8 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     let files = DirectoryFiles::open(request, index)?;
     let directory = Directory::open(files.metadata()).map_err(bad)?;
     let newest = directory.steps() as u64;
-    let shown = steps_at(request.settings.moment, newest);
-    let shown = shown.map_err(|reason| no_moment(&path, reason))?;
+    let shown = steps_at(request.settings.shown_flush, newest);
+    let shown = shown.map_err(|reason| no_flush(&path, reason))?;
     let tree = tree_of(&files, &directory, shown, &bad)?;
     let is_active = directory.is_active();
     let mut diagnostics = state(&directory, shown);
@@ -78,15 +78,15 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
 }
 
 /// How many steps are shown.
-fn steps_at(moment: Moment, newest: u64) -> Result<u64, Fault> {
-    match moment {
-        Moment::Newest => Ok(newest),
-        Moment::Flush(step) if step <= newest => Ok(step),
-        Moment::Flush(step) => {
+fn steps_at(shown_flush: ShownFlush, newest: u64) -> Result<u64, Fault> {
+    match shown_flush {
+        ShownFlush::Newest => Ok(newest),
+        ShownFlush::Flush(step) if step <= newest => Ok(step),
+        ShownFlush::Flush(step) => {
             let reason = format!("it has no step {step}: it has {newest}");
             Err(Fault::Refused(reason))
         }
-        Moment::Time(_) => Err(Fault::Refused("its steps do not tell their times".into())),
+        ShownFlush::Time(_) => Err(Fault::Refused("its steps do not tell their times".into())),
     }
 }
 

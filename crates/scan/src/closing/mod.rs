@@ -5,12 +5,12 @@
 //! this can be repeated, however far it came. The writer does it at a clean close, [`recover()`] later, and for programs that write logs through
 //! HDF5 itself.
 
-mod anchor;
 mod front;
 mod kept;
 mod recover;
 mod refusal;
 mod stored;
+mod stub_dataset;
 mod unflushed;
 
 pub use front::{Front, Role};
@@ -34,8 +34,8 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::image::Added;
 use h5logfs_log::journal::closed::finish_seal;
-use h5logfs_log::journal::shadow::Shadow;
-use stored::OpenShadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
+use stored::OpenImage;
 
 /// Writes the front of a data file that gets no objects of the user, and cuts off what follows its table.
 pub fn write_front(path: &Path, front: Front<'_>) -> Result<()> {
@@ -56,9 +56,14 @@ fn put_front(path: &Path, front: Front<'_>, creation: &Id) -> Result<()> {
 
 /// Writes the user's objects to their file, and the front that leads to them. `image`: of definitions. Fails where an object cannot be
 /// copied.
-pub fn write_objects(path: &Path, front: Front<'_>, image: &Shadow, is_synced: bool) -> Result<()> {
+pub fn write_objects(
+    path: &Path,
+    front: Front<'_>,
+    image: &MetadataImage,
+    is_synced: bool,
+) -> Result<()> {
     let open = || {
-        let image = OpenShadow::open(Cow::Borrowed(image))?;
+        let image = OpenImage::open(Cow::Borrowed(image))?;
         let creation = image.creation()?;
         Ok((image, creation))
     };
@@ -78,7 +83,7 @@ struct WithObjects {
 }
 
 impl WithObjects {
-    fn of(path: &Path, front: Front<'_>, creation: &Id, image: &OpenShadow<'_>) -> Result<Self> {
+    fn of(path: &Path, front: Front<'_>, creation: &Id, image: &OpenImage<'_>) -> Result<Self> {
         let write = |opened: &Id| image.write(opened);
         let (copied, added) = make(path, front, creation, image.size(), write)?;
         let added = with_times(added, &copied.times);

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 
 use super::front::{Front, Role};
 use super::kept::{KeptFile, KeptState, all_kept, remove_taken_in};
-use super::stored::OpenShadow;
+use super::stored::OpenImage;
 use super::unflushed::{Did, Handled, Unflushing, restore, split, take_in};
 use super::{WithObjects, open_to_write, plain, put_front, refusal};
 use crate::hdf5_sys::Id;
@@ -372,7 +372,7 @@ fn examine(log: Log<'_>, lock: &File) -> Result<Examined> {
     };
     is_locked(all.identity)?;
     let is_own = how.asked.is_own();
-    if !is_own && all.shadow.is_some() {
+    if !is_own && all.metadata_image.is_some() {
         refusal::check_owner(path, &all)?;
     }
     let flushes = all.flushes();
@@ -738,13 +738,13 @@ enum Made<'a> {
     /// Without libhdf5: also the front of their file.
     Plainly(ClosedObjects),
     /// By libhdf5, with the creation properties of the file that gets them.
-    ByLibrary { image: OpenShadow<'a>, creation: Id },
+    ByLibrary { image: OpenImage<'a>, creation: Id },
 }
 
 impl<'a> Made<'a> {
     fn by_library(path: &Path, journal: &'a Recorded) -> Result<Self> {
         let open = || {
-            let image = OpenShadow::of_journal(journal)?;
+            let image = OpenImage::of_journal(journal)?;
             let creation = image.creation()?;
             Ok(Made::ByLibrary { image, creation })
         };
@@ -799,7 +799,7 @@ impl<'a> Objects<'a> {
         &self,
         path: &Path,
         data_files: &[DataFile],
-        (image, creation): (&OpenShadow<'_>, &Id),
+        (image, creation): (&OpenImage<'_>, &Id),
         is_synced: bool,
     ) -> Result<Vec<Diagnostic>> {
         let has_seals = data_files.iter().any(|file| file.has_seals);
@@ -1059,7 +1059,7 @@ mod tests {
     use h5logfs_log::front::{FRONT, unclosed_front};
     use h5logfs_log::journal::datatype::Datatype;
     use h5logfs_log::journal::definition::{DatasetLayout, Definition};
-    use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+    use h5logfs_log::journal::metadata_image::{LoggedDataset, image_lines};
     use h5logfs_log::journal::value::Value;
     use h5logfs_log::journal::{Commit, Header, Journal, Line};
     use h5logfs_log::scan::{ScanRequest, Settings};
@@ -1071,8 +1071,8 @@ mod tests {
 
     const ID: FileId = FileId([7; 16]);
 
-    /// A shadow, and the headers of its logged datasets. `more` adds objects.
-    fn shadow(more: impl Fn(&Id, &Id) -> Made<()>) -> Made<(Vec<u8>, Vec<u64>)> {
+    /// A metadata image, and the headers of its logged datasets. `more` adds objects.
+    fn metadata_image(more: impl Fn(&Id, &Id) -> Made<()>) -> Made<(Vec<u8>, Vec<u64>)> {
         let file = h5::create_in_memory(&h5::new_file_creation()?)?;
         let root = h5::open_group(&file, c"/")?;
         let group = |parent: &Id, name: &str| {
@@ -1243,7 +1243,7 @@ mod tests {
     #[test]
     fn objects_that_are_made_without_libhdf5_are_those_that_it_makes() {
         let dir = tempfile::tempdir().unwrap();
-        let (image, headers) = shadow(|_, _| Ok(())).unwrap();
+        let (image, headers) = metadata_image(|_, _| Ok(())).unwrap();
         let journal = recorded(dir.path(), &image, &headers);
         compare_both(dir.path(), &journal, headers.len());
     }
@@ -1460,7 +1460,7 @@ mod tests {
     #[test]
     fn libhdf5_goes_on_with_objects_that_are_made_without_it() {
         let dir = tempfile::tempdir().unwrap();
-        let (image, headers) = shadow(|_, _| Ok(())).unwrap();
+        let (image, headers) = metadata_image(|_, _| Ok(())).unwrap();
         let journal = recorded(dir.path(), &image, &headers);
         let path = dir.path().join("log");
         let before = closed(&path, &Objects::of(dir.path(), &journal).unwrap());
@@ -1549,7 +1549,7 @@ mod tests {
     #[test]
     fn chunks_are_copied_as_they_are_and_only_where_they_were_written() {
         let dir = tempfile::tempdir().unwrap();
-        let (image, headers) = shadow(unlogged).unwrap();
+        let (image, headers) = metadata_image(unlogged).unwrap();
         let wanted = vec![(6, 0, b"as it is".to_vec()), (15, 1, vec![7; 12])];
         assert_eq!(chunks(&image, "/foreign"), wanted);
         let journal = recorded(dir.path(), &image, &headers);
@@ -1579,13 +1579,13 @@ mod tests {
         );
     }
 
-    /// libhdf5 tells of an unlimited virtual dataset what its source has, and of a source without an extent, as an anchor is, what was
+    /// libhdf5 tells of an unlimited virtual dataset what its source has, and of a source without an extent, as a stub dataset is, what was
     /// in memory.
     #[test]
     fn a_virtual_dataset_has_the_extent_that_its_program_has_seen() {
         let dir = tempfile::tempdir().unwrap();
         let header = std::cell::Cell::new(0);
-        let (image, mut headers) = shadow(|root, _| {
+        let (image, mut headers) = metadata_image(|root, _| {
             let integers = h5::integer_type(4, true, false)?;
             let space = Space::with_limits(&[7, 4], &[None, Some(4)]).create()?;
             let creation = h5::new_dataset_creation()?;
@@ -1622,7 +1622,7 @@ mod tests {
     #[test]
     fn objects_that_are_too_large_are_left_out() {
         let dir = tempfile::tempdir().unwrap();
-        let (image, headers) = shadow(|root, dataset| {
+        let (image, headers) = metadata_image(|root, dataset| {
             unlogged(root, dataset)?;
             let space = Space::fixed(&[300_000]).create()?;
             let (datatype, creation) = (h5::variable_text_type()?, h5::new_dataset_creation()?);
@@ -1671,7 +1671,7 @@ mod tests {
     /// References behind a filter that nobody has cannot be translated, so there is no closed log of them.
     #[test]
     fn a_close_that_fails_leaves_the_front_as_it_was() {
-        let (image, headers) = shadow(|root, _| {
+        let (image, headers) = metadata_image(|root, _| {
             let creation = h5::new_dataset_creation()?;
             h5::set_storage(&creation, &Storage::Chunked(vec![3]))?;
             h5::add_filter(&creation, &FOREIGN)?;
@@ -1714,7 +1714,7 @@ mod tests {
     #[test]
     fn libhdf5_copies_what_has_other_forms() {
         let is_plain = |more: &dyn Fn(&Id, &Id) -> Made<()>| {
-            let (image, headers) = shadow(more).unwrap();
+            let (image, headers) = metadata_image(more).unwrap();
             let logged = headers.iter().zip(0..).map(|(header, id)| (*header, id));
             ClosedObjects::of(&image, logged).is_some()
         };

@@ -125,7 +125,7 @@ pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
     }
 }
 
-/// Fails where another user has written the journal of a log that has a shadow. libhdf5 reads that here with all rights of
+/// Fails where another user has written the journal of a log that has a metadata image. libhdf5 reads that here with all rights of
 /// this process, and was not made for hostile bytes.
 pub fn check_owner(path: &Path, journal: &Recorded) -> Result<()> {
     let (user, owner) = (rustix::process::geteuid().as_raw(), journal.identity.owner);

@@ -6,36 +6,36 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::rc::Rc;
 
-use super::anchor::{AnchorNumbers, AnchorWriter, stub};
+use super::stub_dataset::{StubNumbers, StubWriter, stub};
 use crate::dataset::{NewLink, Template};
 use crate::hdf5_sys::{self as h5, Format, Id};
-use crate::layout_objects::{Anchor, LayoutObjects, Owner};
+use crate::layout_objects::{LayoutObjects, Owner, StubDataset};
+use crate::metadata_image::{LoggedObjects, limits};
 use crate::original::{Object, Original};
 use crate::room::Room;
 use crate::scales::is_scale;
-use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::{HeaderSpace, Image};
 use h5logfs_log::journal::Recorded;
-use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::logvol::escaped;
 use h5logfs_objects::defined::metadata_image;
 
 type Result<T> = std::result::Result<T, Fault>;
 
 /// The metadata image of a log that is closed.
-pub(super) struct OpenShadow<'a> {
+pub(super) struct OpenImage<'a> {
     file: Id,
-    shadow: Cow<'a, Shadow>,
+    metadata_image: Cow<'a, MetadataImage>,
     objects: StoredObjects,
 }
 
-impl<'a> OpenShadow<'a> {
+impl<'a> OpenImage<'a> {
     /// That of a journal.
     pub fn of_journal(journal: &'a Recorded) -> Result<Self> {
-        if journal.shadow.is_some() {
+        if journal.metadata_image.is_some() {
             // The program `h5logfs` alone closes logs of HDF5 programs, so this changes no program of a user.
             h5::forbid_plugins()?;
             h5::take_external_links_as_bytes()?;
@@ -43,18 +43,18 @@ impl<'a> OpenShadow<'a> {
         Self::open(metadata_image(journal)?)
     }
 
-    pub fn open(shadow: Cow<'a, Shadow>) -> Result<Self> {
-        Ok(OpenShadow {
-            file: h5::open_image(&shadow.image)?,
-            objects: StoredObjects(ShadowObjects::of(&shadow)?),
-            shadow,
+    pub fn open(metadata_image: Cow<'a, MetadataImage>) -> Result<Self> {
+        Ok(OpenImage {
+            file: h5::open_image(&metadata_image.image)?,
+            objects: StoredObjects(LoggedObjects::of(&metadata_image)?),
+            metadata_image,
         })
     }
 
     fn original(&self) -> Original<'_> {
         Original {
             file: &self.file,
-            bytes: &self.shadow.image,
+            bytes: &self.metadata_image.image,
             layout: &self.objects,
             is_partial: false,
         }
@@ -62,7 +62,7 @@ impl<'a> OpenShadow<'a> {
 
     /// Bytes of the image: about those of the objects.
     pub fn size(&self) -> u64 {
-        self.shadow.image.len() as u64
+        self.metadata_image.image.len() as u64
     }
 
     /// Creation properties of the file that gets the objects.
@@ -74,17 +74,17 @@ impl<'a> OpenShadow<'a> {
     pub fn write(&self, target: &Id) -> Result<Copied> {
         let mut datasets = StoredDatasets {
             logged: &self.objects.0,
-            image: Image::new(&self.shadow.image),
+            image: Image::new(&self.metadata_image.image),
             null: stub(false, 0).create()?,
-            anchors: AnchorWriter::new()?,
+            stub_datasets: StubWriter::new()?,
             models: HashMap::new(),
         };
         tree::copy(self.original(), target, Room::ENDLESS, &mut datasets)
     }
 }
 
-/// The objects of a shadow with the names that they get in a log.
-struct StoredObjects(ShadowObjects);
+/// The objects of a metadata image with the names that they get in a log.
+struct StoredObjects(LoggedObjects);
 
 impl LayoutObjects for StoredObjects {
     fn copied_link<'n>(&self, name: &'n [u8], _: bool) -> Option<Cow<'n, [u8]>> {
@@ -95,22 +95,22 @@ impl LayoutObjects for StoredObjects {
         Some(escaped(name))
     }
 
-    fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>> {
-        self.0.anchor(dataset, attributes)
+    fn stub_dataset(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<StubDataset>> {
+        self.0.stub_dataset(dataset, attributes)
     }
 }
 
-/// Makes anchors, and copies of the datasets that were never logged.
+/// Makes stub datasets, and copies of the datasets that were never logged.
 struct StoredDatasets<'a> {
-    logged: &'a ShadowObjects,
+    logged: &'a LoggedObjects,
     image: Image<&'a Vec<u8>>,
     null: Id,
-    anchors: AnchorWriter,
-    /// Models of anchors, by what tells that datasets are alike. Programs make thousands that are.
+    stub_datasets: StubWriter,
+    /// Models of stub datasets, by what tells that datasets are alike. Programs make thousands that are.
     models: HashMap<Vec<u8>, Rc<Model>>,
 }
 
-/// What anchors take from datasets that are alike.
+/// What stub datasets take from datasets that are alike.
 struct Model {
     datatype: Id,
     creation: Id,
@@ -145,16 +145,25 @@ impl Datasets for StoredDatasets<'_> {
                 let old = h5::open_object(copier.original.file, header)?;
                 let old = copier.object(old, at.path)?;
                 let template = Template::of(&old, at, copier.is_sharing)?;
-                let Some(anchor) = copier.original.layout.anchor(&old.id, &old.attributes)? else {
+                let Some(stub_dataset) = copier
+                    .original
+                    .layout
+                    .stub_dataset(&old.id, &old.attributes)?
+                else {
                     return Ok(None);
                 };
-                let model = Rc::new(Model::of(copier, &template, anchor.chunk, anchor.filters)?);
+                let model = Rc::new(Model::of(
+                    copier,
+                    &template,
+                    stub_dataset.chunk,
+                    stub_dataset.filters,
+                )?);
                 self.models.insert(found.like, Rc::clone(&model));
                 model
             }
         };
         copier.set_format(model.format)?;
-        let new = self.anchor(
+        let new = self.stub_dataset(
             at,
             &model,
             &self.null.clone(),
@@ -174,14 +183,17 @@ impl Datasets for StoredDatasets<'_> {
         old: &Object,
         template: &Template<'_>,
     ) -> Result<(Id, Owner)> {
-        let anchor = copier.original.layout.anchor(&old.id, &old.attributes)?;
-        if let Some(Anchor {
+        let stub_dataset = copier
+            .original
+            .layout
+            .stub_dataset(&old.id, &old.attributes)?;
+        if let Some(StubDataset {
             id,
             dims,
             max_dims,
             chunk,
             filters,
-        }) = anchor
+        }) = stub_dataset
         {
             let model = Model::of(copier, template, chunk, filters)?;
             let space = if is_scale(&old.id, &old.attributes)? {
@@ -189,8 +201,8 @@ impl Datasets for StoredDatasets<'_> {
             } else {
                 self.null.clone()
             };
-            let new = self.anchor(template.at, &model, &space, id, &dims, &max_dims)?;
-            return Ok((new, Owner::Anchor));
+            let new = self.stub_dataset(template.at, &model, &space, id, &dims, &max_dims)?;
+            return Ok((new, Owner::StubDataset));
         }
         let space = template.space(copier.original, old)?;
         let new = copier.create_dataset(template, &space)?;
@@ -221,7 +233,7 @@ impl Model {
 }
 
 impl StoredDatasets<'_> {
-    fn anchor(
+    fn stub_dataset(
         &mut self,
         at: &NewLink<'_>,
         model: &Model,
@@ -232,14 +244,14 @@ impl StoredDatasets<'_> {
     ) -> Result<Id> {
         let NewLink { parent, link, .. } = at;
         let new = h5::create_dataset(parent, link, &model.datatype, space, &model.creation)?;
-        let numbers = AnchorNumbers {
+        let numbers = StubNumbers {
             id,
             dims,
             max_dims,
             chunk: model.chunk.as_deref(),
             filters: &model.filters,
         };
-        self.anchors.write(&new, &numbers)?;
+        self.stub_datasets.write(&new, &numbers)?;
         Ok(new)
     }
 }

@@ -16,7 +16,7 @@ use h5logfs_log::front::{FRONT, unclosed_front};
 use h5logfs_log::journal::closed::sealed;
 use h5logfs_log::journal::definition::Definition;
 use h5logfs_log::journal::kept::Kept;
-use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::metadata_image::{LoggedDataset, image_lines};
 use h5logfs_log::journal::unflushed::{Extent, Summary, open_data_files};
 use h5logfs_log::journal::{self, Commit, HeldFile, Line, Recorded, Unflushed, sync};
 use h5logfs_log::journal::{extended, parent};
@@ -81,7 +81,7 @@ pub enum Did {
 /// Takes what cannot be taken in out of it: of a log of definitions what follows in a rank after an entry of an unknown
 /// dataset, since no definition can stand for that.
 pub fn split(journal: &Recorded, mut all: Unflushed) -> Unflushed {
-    if journal.shadow.is_some() {
+    if journal.metadata_image.is_some() {
         return all;
     }
     for extents in all.ranks.values_mut() {
@@ -127,7 +127,7 @@ pub fn take_in(
     };
     let datasets = extents::logged(journal).map_err(|fault| Error::of(path, fault))?;
     let (mut lines, grown) = growth(files, journal, &datasets, &commit)?;
-    if journal.shadow.is_some() {
+    if journal.metadata_image.is_some() {
         // The numbers up to this one are taken.
         let highest = unflushed.highest().unwrap_or_default();
         if highest >= journal.dataset_ids() as u64 {
@@ -275,7 +275,7 @@ fn growth(
         format!("{} grows from {:?} to {dims:?}", dataset.name, dataset.dims)
     });
     let words = words.collect();
-    let lines = match &journal.shadow {
+    let lines = match &journal.metadata_image {
         None => larger
             .into_iter()
             .map(|(dataset, dims)| {
@@ -283,15 +283,15 @@ fn growth(
                 Line::Define(Definition::Extent { dataset, dims })
             })
             .collect(),
-        Some(shadow) => {
+        Some(metadata_image) => {
             let changed = || {
-                let file = h5::open_image(&shadow.image)?;
+                let file = h5::open_image(&metadata_image.image)?;
                 let extents = larger
                     .iter()
                     .map(|(dataset, dims)| (dataset.id, dims.clone()));
-                extents::set(&file, shadow, &extents.collect())?;
+                extents::set(&file, metadata_image, &extents.collect())?;
                 let image = h5::file_image(&file)?;
-                Ok(image_lines(&shadow.image, &image)?)
+                Ok(image_lines(&metadata_image.image, &image)?)
             };
             if larger.is_empty() {
                 Vec::new()

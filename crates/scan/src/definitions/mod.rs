@@ -12,7 +12,7 @@ use std::ffi::CString;
 use std::path::Path;
 
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Space, Target};
-use crate::layout_objects::{Anchor, LayoutObjects, Owner};
+use crate::layout_objects::{LayoutObjects, Owner, StubDataset};
 use crate::logvol::{self, LogVolObjects};
 use h5logfs_common::error::{Error, Result as CoreResult};
 use h5logfs_common::fault::Fault;
@@ -106,7 +106,7 @@ struct Collector<'a> {
 
 /// A dataset of the log.
 struct Found {
-    /// Address of its anchor.
+    /// Address of its stub dataset.
     address: u64,
     path: String,
     layout: DatasetLayout,
@@ -178,20 +178,20 @@ impl Collector<'_> {
 
     fn dataset(&mut self, id: &Id, address: u64, path: &str) -> Result<()> {
         let names = h5::attribute_names(id)?;
-        let anchor = self.layout.anchor(id, &names)?;
-        let anchor = anchor.ok_or("the elements of the dataset are not in the log")?;
+        let stub_dataset = self.layout.stub_dataset(id, &names)?;
+        let stub_dataset = stub_dataset.ok_or("the elements of the dataset are not in the log")?;
         let creation = h5::dataset_creation(id)?;
         check_object(id, &creation)?;
         if !h5::has_usual_fill(&creation)? {
             return Err("the dataset has another fill time than usual, or no fill value".into());
         }
-        let (scales, others) = self.scale_types.read(id, names, anchor.dims.len())?;
-        self.attributes(id, &others, Owner::Anchor, path)?;
-        let number = anchor.id;
+        let (scales, others) = self.scale_types.read(id, names, stub_dataset.dims.len())?;
+        self.attributes(id, &others, Owner::StubDataset, path)?;
+        let number = stub_dataset.id;
         let found = Found {
             address,
             path: path.to_owned(),
-            layout: layout(id, &creation, anchor)?,
+            layout: layout(id, &creation, stub_dataset)?,
             scales,
         };
         match self.datasets.insert(number, found) {
@@ -264,21 +264,21 @@ fn check_object(id: &Id, creation: &Id) -> Result<()> {
     Ok(())
 }
 
-fn layout(id: &Id, creation: &Id, anchor: Anchor) -> Result<DatasetLayout> {
+fn layout(id: &Id, creation: &Id, stub_dataset: StubDataset) -> Result<DatasetLayout> {
     let datatype = h5::dataset_type(id)?;
     let plain = h5::plain_type(&datatype)?;
     if plain != plain.packed() {
         return Err("its datatype has gaps".into());
     }
-    let filters = anchor.filters.transpose()?.unwrap_or_default();
+    let filters = stub_dataset.filters.transpose()?.unwrap_or_default();
     if let Some(filter) = filters.iter().find(|filter| !filter.can_apply()) {
         return Err(format!("the writer does not have filter {}", filter.id).into());
     }
     Ok(DatasetLayout {
         datatype: plain,
-        dims: anchor.dims,
-        max_dims: anchor.max_dims,
-        chunk: anchor.chunk.transpose()?,
+        dims: stub_dataset.dims,
+        max_dims: stub_dataset.max_dims,
+        chunk: stub_dataset.chunk.transpose()?,
         filters,
         fill: h5::fill_value(creation, &datatype)?,
     })

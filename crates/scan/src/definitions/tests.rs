@@ -8,7 +8,7 @@ use h5logfs_log::filters::{DEFLATE, Filter, SHUFFLE};
 use h5logfs_log::front::{FRONT, unclosed_front};
 use h5logfs_log::journal::Header;
 use h5logfs_log::journal::closed::ClosedLog as LogToClose;
-use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::window::Piece;
 use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_objects::defined::of_definitions;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::closing::{Front, Role, write_objects};
-use crate::shadow::ShadowObjects;
+use crate::metadata_image::LoggedObjects;
 
 const ID: FileId = FileId([7; 16]);
 
@@ -25,7 +25,7 @@ const ID: FileId = FileId([7; 16]);
 struct Closed(TempDir);
 
 /// The metadata image of definitions.
-fn image(definitions: &[Definition]) -> Shadow {
+fn image(definitions: &[Definition]) -> MetadataImage {
     let mut outline = Outline::default();
     definitions.iter().for_each(|d| outline.add(d).unwrap());
     let changes = |d: &&Definition| !d.changes_dataset();
@@ -34,9 +34,9 @@ fn image(definitions: &[Definition]) -> Shadow {
 }
 
 /// The definitions that libhdf5 finds in a metadata image.
-fn read_image(image: &Shadow) -> Vec<Definition> {
+fn read_image(image: &MetadataImage) -> Vec<Definition> {
     let file = h5::open_image(&image.image).unwrap();
-    let layout = ShadowObjects::of(image).unwrap();
+    let layout = LoggedObjects::of(image).unwrap();
     of_file(&file, &layout, image.ids() as i64).unwrap()
 }
 
@@ -73,7 +73,7 @@ impl Closed {
     }
 
     /// Closed without libhdf5.
-    fn plainly(image: &Shadow) -> Self {
+    fn plainly(image: &MetadataImage) -> Self {
         let closed = Closed::begin();
         let log = LogToClose {
             header: &Header::new(&ID, 1, 0, 10),

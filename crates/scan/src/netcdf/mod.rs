@@ -10,7 +10,7 @@ mod logs;
 use std::borrow::Cow;
 
 use super::sources::Sources;
-use super::{no_moment, not_a_log};
+use super::{no_flush, not_a_log};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::Tables;
@@ -55,8 +55,8 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
             not_a_log(&path, e.to_string())
         }
     })?;
-    let moment = request.settings.moment.check_closed(None);
-    moment.map_err(|reason| no_moment(&path, reason))?;
+    let shown_flush = request.settings.shown_flush.check_closed(None);
+    shown_flush.map_err(|reason| no_flush(&path, reason))?;
     present(request, file, &header, found)
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""shadow.py DIR earliest|v110|large: an HDF5 program's files, made twice, for tests of logs with a metadata image.
+"""metadata_image.py DIR earliest|v110|large: an HDF5 program's files, made twice, for tests of logs with a metadata image.
 
-DIR/native.h5 is the file as HDF5 writes it. DIR/shadow.h5 is the metadata image: the same objects without the elements of
+DIR/native.h5 is the file as HDF5 writes it. DIR/image.h5 is the metadata image: the same objects without the elements of
 logged datasets. "large" is the format v110, with an additional dataset that a view reads in place in a closed log.
 DIR/log.json lists the logged datasets: the address of each in the image, and the writes to it, whose bytes are contiguous in
 DIR/raw. An ID without an address is that of a deleted dataset.
@@ -168,12 +168,12 @@ def raw(dataset, start, count):
 def main():
     directory, form = sys.argv[1:]
     at = lambda name: os.path.join(directory, name)  # noqa: E731
-    for name in ("shadow", "native"):
+    for name in ("image", "native"):
         maker = Maker(at(f"{name}.h5"), form, name == "native")
         maker.make()
     names = maker.names
-    with h5py.File(at("shadow.h5"), "r") as shadow:
-        headers = [h5py.h5o.get_info(shadow[n].id).addr if n in shadow else None for n in names]
+    with h5py.File(at("image.h5"), "r") as image:
+        headers = [h5py.h5o.get_info(image[n].id).addr if n in image else None for n in names]
     writes = []
     with h5py.File(at("native.h5"), "r") as native, open(at("raw"), "wb") as out:
         for number, start, count in maker.writes:

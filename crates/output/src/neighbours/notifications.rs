@@ -27,7 +27,7 @@ const DATASET: u32 = 32;
 
 /// A notification.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum Notification {
     /// An extent that the rank has spilled. It contains all that the rank had pending.
     Spilled { file: usize, extent: Range<u64> },
     /// A record in the rank's buffer.
@@ -103,16 +103,16 @@ pub fn written(
 }
 
 /// Takes the first notification from `words`. `None` if they begin with none.
-pub fn take(words: &mut &[u64]) -> Option<Note> {
+pub fn take(words: &mut &[u64]) -> Option<Notification> {
     let (first, rest) = words.split_first_chunk::<3>()?;
     *words = rest;
     let [head, second, third] = *first;
     match head & KIND {
-        SPILLED => Some(Note::Spilled {
+        SPILLED => Some(Notification::Spilled {
             file: (head >> 8) as usize,
             extent: second..third,
         }),
-        AGAIN => Some(Note::Again {
+        AGAIN => Some(Notification::Again {
             dataset: (head >> DATASET) as u32,
             filtered: head & FILTERED != 0,
             slot: slot_of(head),
@@ -134,7 +134,7 @@ pub fn take(words: &mut &[u64]) -> Option<Note> {
                     .try_fold(1u64, |n, side| n.checked_mul(*side))?;
                 elements = elements.checked_add(one)?;
             }
-            Some(Note::Written {
+            Some(Notification::Written {
                 dataset: (head >> DATASET) as u32,
                 filtered: head & FILTERED != 0,
                 slot: slot_of(head),
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn note(words: &mut Vec<u64>, id: u32, blocks: &Blocks, slots: &mut Slots) {
+    fn notification(words: &mut Vec<u64>, id: u32, blocks: &Blocks, slots: &mut Slots) {
         let (head, has_blocks) = written(info(id), blocks, 44, slots);
         words.extend(head);
         if has_blocks {
@@ -204,12 +204,15 @@ mod tests {
         let extent = 8192..9000;
         let mut words = spilled(300, &extent).to_vec();
         for (dataset, blocks) in (5..).zip(&blocks) {
-            note(&mut words, dataset, blocks, &mut Slots::default());
+            notification(&mut words, dataset, blocks, &mut Slots::default());
         }
         let rest = &mut &words[..];
-        assert_eq!(take(rest), Some(Note::Spilled { file: 300, extent }));
+        assert_eq!(
+            take(rest),
+            Some(Notification::Spilled { file: 300, extent })
+        );
         for (dataset, blocks) in (5..).zip(blocks) {
-            let wanted = Note::Written {
+            let wanted = Notification::Written {
                 dataset,
                 filtered: dataset == 6,
                 slot: 0,
@@ -232,19 +235,19 @@ mod tests {
         let mut lists: Vec<Blocks> = (0..=Slots::NUMBER as u64).map(two_blocks).collect();
         lists.iter_mut().for_each(Blocks::give_number);
         for blocks in &lists {
-            note(&mut words, 6, blocks, &mut slots);
+            notification(&mut words, 6, blocks, &mut slots);
         }
         let before = words.len();
         lists[1].move_to(99);
-        note(&mut words, 6, &lists[1], &mut slots);
+        notification(&mut words, 6, &lists[1], &mut slots);
         assert_eq!(words.len(), before + 3);
         // Its slot has another list now.
-        note(&mut words, 5, &lists[0], &mut slots);
+        notification(&mut words, 5, &lists[0], &mut slots);
         assert_eq!(words.len(), before + 3 + 7);
         let rest = &mut &words[..];
         let slots: Vec<_> = std::iter::from_fn(|| match take(rest)? {
-            Note::Written { slot, .. } => Some((slot, None)),
-            Note::Again {
+            Notification::Written { slot, .. } => Some((slot, None)),
+            Notification::Again {
                 slot,
                 first,
                 dataset: 6,

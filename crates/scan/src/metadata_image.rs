@@ -5,29 +5,29 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use super::layout_objects::{Anchor, LayoutObjects, Owner};
+use super::layout_objects::{LayoutObjects, Owner, StubDataset};
 use crate::hdf5_sys::{self as h5, Id, Space, StorageClass};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
-use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The datasets of a shadow that are logged: their IDs, by the addresses of their object headers.
+/// The datasets of a metadata image that are logged: their IDs, by the addresses of their object headers.
 #[derive(Debug)]
-pub struct ShadowObjects(HashMap<u64, u32>);
+pub struct LoggedObjects(HashMap<u64, u32>);
 
-impl ShadowObjects {
+impl LoggedObjects {
     /// Fails where two IDs have the same dataset.
-    pub fn of(shadow: &Shadow) -> Result<Self> {
+    pub fn of(metadata_image: &MetadataImage) -> Result<Self> {
         let mut ids = HashMap::new();
-        for (id, header) in &shadow.logged {
+        for (id, header) in &metadata_image.logged {
             let other = header.and_then(|header| ids.insert(header, *id));
             if let Some(other) = other {
                 return Err(format!("the datasets {other} and {id} are the same object").into());
             }
         }
-        Ok(ShadowObjects(ids))
+        Ok(LoggedObjects(ids))
     }
 
     /// The ID of the dataset whose object header is at `header`, if it is logged.
@@ -42,7 +42,7 @@ pub fn limits(max: &[u64]) -> Vec<Option<u64>> {
     max.iter().map(limit).collect()
 }
 
-impl LayoutObjects for ShadowObjects {
+impl LayoutObjects for LoggedObjects {
     fn copied_link<'n>(&self, name: &'n [u8], _: bool) -> Option<Cow<'n, [u8]>> {
         Some(name.into())
     }
@@ -51,7 +51,7 @@ impl LayoutObjects for ShadowObjects {
         Some(name.into())
     }
 
-    fn anchor(&self, dataset: &Id, _: &[CString]) -> Result<Option<Anchor>> {
+    fn stub_dataset(&self, dataset: &Id, _: &[CString]) -> Result<Option<StubDataset>> {
         let Some(id) = self.id(h5::address(dataset)?) else {
             return Ok(None);
         };
@@ -62,7 +62,7 @@ impl LayoutObjects for ShadowObjects {
         let is_chunked = h5::storage_class(&creation)? == StorageClass::Chunked;
         let filters = h5::filters(&creation)?.into_iter().map(Filter::skippable);
         let filters: Vec<_> = filters.collect();
-        Ok(Some(Anchor {
+        Ok(Some(StubDataset {
             id: id.into(),
             dims,
             max_dims: limits(&max),

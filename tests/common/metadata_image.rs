@@ -9,7 +9,7 @@ use std::process::Output;
 
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::{FRONT, unclosed_front};
-use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::metadata_image::{LoggedDataset, image_lines};
 use h5logfs_log::journal::{Append, Commit, Header, Journal, Line, path_of};
 use h5logfs_log::logvol::extent::{self, ExtentHeader};
 use h5logfs_log::logvol::names::{subfile, subfile_dir};
@@ -30,7 +30,7 @@ pub struct Write {
 }
 
 /// A log and the job that writes it.
-pub struct ShadowLog {
+pub struct ImageLog {
     path: PathBuf,
     journal: Journal,
     /// The data files and their bytes. With subfiles the master is not among them.
@@ -40,7 +40,7 @@ pub struct ShadowLog {
     flush: u64,
 }
 
-impl ShadowLog {
+impl ImageLog {
     pub fn begin(path: &Path) -> Self {
         Self::with_subfiles(path, 0)
     }
@@ -57,7 +57,7 @@ impl ShadowLog {
             fs::create_dir(subfile_dir(path)).unwrap();
             fs::write(path, &front).unwrap();
         }
-        let log = ShadowLog {
+        let log = ImageLog {
             path: path.to_owned(),
             journal,
             data: files
@@ -85,7 +85,7 @@ impl ShadowLog {
         let mut data = fs::read(path).unwrap();
         data.truncate(end as usize);
         data[..FRONT as usize].copy_from_slice(&unclosed_front(&ID));
-        let log = ShadowLog {
+        let log = ImageLog {
             path: path.to_owned(),
             journal,
             data: vec![(path.to_owned(), data)],
@@ -192,7 +192,7 @@ impl ShadowLog {
     }
 }
 
-/// The output of `tests/tools/shadow.py`.
+/// The output of `tests/tools/metadata image.py`.
 pub struct Made {
     pub native: PathBuf,
     pub image: Vec<u8>,
@@ -204,7 +204,7 @@ pub struct Made {
 impl Made {
     pub fn by(python: &Python, dir: &Path, format: &str) -> Self {
         let made: Output = python
-            .tool("shadow.py")
+            .tool("metadata_image.py")
             .arg(dir)
             .arg(format)
             .output()
@@ -227,26 +227,26 @@ impl Made {
         };
         Made {
             native: dir.join("native.h5"),
-            image: fs::read(dir.join("shadow.h5")).unwrap(),
+            image: fs::read(dir.join("image.h5")).unwrap(),
             headers: list(&log["headers"]).iter().map(Value::as_u64).collect(),
             writes: list(&log["writes"]).iter().map(&mut write).collect(),
         }
     }
 
     /// Adds the lines that list the logged datasets.
-    pub fn set_logged(&self, log: &mut ShadowLog) {
+    pub fn set_logged(&self, log: &mut ImageLog) {
         for (id, header) in (0..).zip(&self.headers) {
             log.set_logged(id, *header);
         }
     }
 
     /// A log of this content in two flushes. The second one brings the new parts of the image.
-    pub fn log(&self, path: &Path) -> ShadowLog {
-        self.fill(ShadowLog::begin(path))
+    pub fn log(&self, path: &Path) -> ImageLog {
+        self.fill(ImageLog::begin(path))
     }
 
     /// Fills a log that has just begun.
-    pub fn fill(&self, mut log: ShadowLog) -> ShadowLog {
+    pub fn fill(&self, mut log: ImageLog) -> ImageLog {
         log.set_image(&self.image);
         self.set_logged(&mut log);
         let (one, other) = self.writes.split_at(self.writes.len() / 2);

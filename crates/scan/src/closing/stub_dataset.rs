@@ -1,4 +1,4 @@
-//! The attributes that make a dataset an anchor (`docs/formats/logvol.md`, section 2, and
+//! The attributes that make a dataset a stub dataset (`docs/formats/logvol.md`, section 2, and
 //! `docs/formats/logvol-extensions.md`).
 
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use h5logfs_log::logvol::names;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// What an anchor says of its dataset.
-pub(super) struct AnchorNumbers<'a> {
+/// What a stub dataset says of its dataset.
+pub(super) struct StubNumbers<'a> {
     pub id: i64,
     pub dims: &'a [u64],
     /// `None` is unlimited.
@@ -21,7 +21,7 @@ pub(super) struct AnchorNumbers<'a> {
     pub filters: &'a [Filter],
 }
 
-/// The dataspace of an anchor: none. But netCDF-C crashes where a dimension scale has no dimensions, so that an anchor of a
+/// The dataspace of a stub dataset: none. But netCDF-C crashes where a dimension scale has no dimensions, so that a stub dataset of a
 /// scale has those of its dataset, without an element.
 pub(super) fn stub(is_scale: bool, rank: usize) -> Space {
     if is_scale {
@@ -31,8 +31,8 @@ pub(super) fn stub(is_scale: bool, rank: usize) -> Space {
     }
 }
 
-/// Writes these attributes. Thousands of anchors share their forms.
-pub(super) struct AnchorWriter {
+/// Writes these attributes. Thousands of stub datasets share their forms.
+pub(super) struct StubWriter {
     int64: Lists,
     int32: Lists,
     uint32: Lists,
@@ -44,7 +44,7 @@ struct Lists {
     forms: HashMap<u64, PlainForm>,
 }
 
-impl AnchorWriter {
+impl StubWriter {
     pub fn new() -> Result<Self> {
         let lists = |size, signed| {
             Ok::<_, String>(Lists {
@@ -52,14 +52,14 @@ impl AnchorWriter {
                 forms: HashMap::new(),
             })
         };
-        Ok(AnchorWriter {
+        Ok(StubWriter {
             int64: lists(8, true)?,
             int32: lists(4, true)?,
             uint32: lists(4, false)?,
         })
     }
 
-    pub fn write(&mut self, object: &Id, numbers: &AnchorNumbers<'_>) -> Result<()> {
+    pub fn write(&mut self, object: &Id, numbers: &StubNumbers<'_>) -> Result<()> {
         let int64 = &mut self.int64;
         int64.write(object, names::DIMS, numbers.dims, u64::to_le_bytes)?;
         let max = numbers.max_dims.iter().map(|m| m.unwrap_or(u64::MAX));

@@ -1,4 +1,4 @@
-//! The shadow of a log: a native file in memory, which has all objects and no element of a logged dataset.
+//! The metadata image of a log: a native file in memory, which has all objects and no element of a logged dataset.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -25,12 +25,12 @@ use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
 /// Stands behind the name of the log in the name of the file in memory, which no file has: libhdf5 looks for one.
-const SUFFIX: &str = ".h5logfs-shadow";
+const SUFFIX: &str = ".h5logfs-metadata_image";
 
-/// The shadow of an open log. It is open as long as its root group, which we keep: a file closes when nothing of it is
+/// The metadata image of an open log. It is open as long as its root group, which we keep: a file closes when nothing of it is
 /// open, and can be asked for its image until then, also when the program has closed it.
 #[derive(Debug)]
-pub struct Shadow {
+pub struct MetadataImage {
     /// The handle that the program gets.
     file: *mut c_void,
     /// It has got it, and closes it.
@@ -39,14 +39,14 @@ pub struct Shadow {
     root: AtomicPtr<c_void>,
     info: Arc<Info>,
     number: u64,
-    /// Its name is not given to another file meanwhile. `None` once the file is taken ([`Shadow::take`]).
+    /// Its name is not given to another file meanwhile. `None` once the file is taken ([`Metadata image::take`]).
     announced: Mutex<Option<Announced>>,
 }
 
 // SAFETY: libhdf5 guards its objects by its own lock, or leaves that to the program.
-unsafe impl Send for Shadow {}
+unsafe impl Send for MetadataImage {}
 // SAFETY: see above.
-unsafe impl Sync for Shadow {}
+unsafe impl Sync for MetadataImage {}
 
 /// A root group that nothing uses any more.
 struct Unused {
@@ -62,7 +62,7 @@ unsafe impl Send for Unused {}
 /// libhdf5 is not called with the lock held.
 static UNUSED: Mutex<Vec<Unused>> = Mutex::new(Vec::new());
 
-impl Drop for Shadow {
+impl Drop for MetadataImage {
     /// Where a file closes, libhdf5 looks at all objects that have identifiers. The session may end in the close of one
     /// that still has its identifier, but nothing behind it. So the root group is closed a little later.
     fn drop(&mut self) {
@@ -78,7 +78,7 @@ impl Drop for Shadow {
     }
 }
 
-/// Closes the shadows of logs that are closed, where all objects with identifiers are open.
+/// Closes the metadata images of logs that are closed, where all objects with identifiers are open.
 pub fn release(library: &Library) {
     let unused: Vec<Unused> = {
         let mut all = UNUSED.lock();
@@ -96,7 +96,7 @@ pub fn release(library: &Library) {
     }
 }
 
-/// The same where a library ends, which keeps no shadow of a log for later.
+/// The same where a library ends, which keeps no metadata image of a log for later.
 pub fn release_all(library: &Library) {
     closed::forget_all(library);
     release(library);
@@ -157,7 +157,7 @@ pub fn refused(path: &Path) -> Fault {
     format!("{path}: the objects of the log cannot be had in memory").into()
 }
 
-/// Tells the file driver of a file in memory, by a name for the shadow of a log.
+/// Tells the file driver of a file in memory, by a name for the metadata image of a log.
 fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, Fault> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +172,7 @@ fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, Fault> 
         .ok_or_else(|| "the file in memory has the name of another one".into())
 }
 
-impl Shadow {
+impl MetadataImage {
     /// Makes an empty one, with the creation property list of the program. Null if libhdf5 refuses: then the reason is
     /// on its error stack.
     pub fn create(
@@ -254,7 +254,7 @@ impl Shadow {
         let number = number_of(&native, file);
         let number = number.inspect_err(|_| close_file(file, &native))?;
         let root = open_root(file, &native)?;
-        Ok(Some(Shadow {
+        Ok(Some(MetadataImage {
             file,
             is_given: AtomicBool::new(false),
             root: AtomicPtr::new(root),
@@ -272,7 +272,7 @@ impl Shadow {
         }
         let announced = self.announced.lock().take()?;
         let root = self.root.swap(ptr::null_mut(), Ordering::AcqRel);
-        let shadow = Shadow {
+        let metadata_image = MetadataImage {
             file: self.file,
             is_given: AtomicBool::new(true),
             root: AtomicPtr::new(root),
@@ -281,7 +281,10 @@ impl Shadow {
             announced: Mutex::new(None),
         };
         let withdrawn = announced.withdraw()?;
-        (!root.is_null()).then_some(Closed { shadow, withdrawn })
+        (!root.is_null()).then_some(Closed {
+            metadata_image,
+            withdrawn,
+        })
     }
 
     /// Gives the file up, where all objects with identifiers are open. It closes when the program has closed its own.
@@ -380,19 +383,22 @@ impl Shadow {
     }
 }
 
-/// The shadow of a log that is closed, which nothing finds by the name of that log.
+/// The metadata image of a log that is closed, which nothing finds by the name of that log.
 #[derive(Debug)]
 pub struct Closed {
-    shadow: Shadow,
+    metadata_image: MetadataImage,
     withdrawn: Withdrawn,
 }
 
 impl Closed {
-    /// The shadow of the log, which is open again. `None` if another file has its name.
-    pub fn open(self) -> Option<Shadow> {
-        let Closed { shadow, withdrawn } = self;
-        *shadow.announced.lock() = Some(withdrawn.announce()?);
-        Some(shadow)
+    /// The metadata image of the log, which is open again. `None` if another file has its name.
+    pub fn open(self) -> Option<MetadataImage> {
+        let Closed {
+            metadata_image,
+            withdrawn,
+        } = self;
+        *metadata_image.announced.lock() = Some(withdrawn.announce()?);
+        Some(metadata_image)
     }
 
     /// Whether it has no more bytes than this.
@@ -402,7 +408,7 @@ impl Closed {
 
     /// Whether it is one of this library.
     pub fn is_of(&self, library: &Library) -> bool {
-        self.shadow.info.library.is(library)
+        self.metadata_image.info.library.is(library)
     }
 }
 

@@ -2,7 +2,7 @@
 //! their natural form, and without the elements of logged datasets. Such a journal has parts of the image in place of
 //! definitions, and the list of logged datasets (`docs/formats/journal.md`, section 2.5).
 //!
-//! [`image_lines`] is the writing side. A [`Shadow`] is the reader's state after some lines. Lines are hostile: an
+//! [`image_lines`] is the writing side. A [`MetadataImage`] is the reader's state after some lines. Lines are hostile: an
 //! image takes no more memory than the bytes in its lines, and each line inflates to [`LARGEST_PART`] at most.
 
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ pub struct LoggedDataset {
 
 /// The objects of a log, as an HDF5 file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shadow {
+pub struct MetadataImage {
     /// The bytes of the file.
     pub image: Vec<u8>,
     /// The datasets whose elements are in the log: address of the object header in the image, by ID; `None` for a
@@ -167,7 +167,7 @@ pub struct Shadow {
     pub logged: BTreeMap<u32, Option<u64>>,
 }
 
-impl Shadow {
+impl MetadataImage {
     /// Number of dataset IDs in use, including deleted datasets.
     pub fn ids(&self) -> usize {
         self.logged
@@ -224,14 +224,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn apply(shadow: &mut Shadow, lines: &[Line]) {
+    fn apply(metadata_image: &mut MetadataImage, lines: &[Line]) {
         for line in lines {
             let text = serde_json::to_string(line).unwrap();
             assert!(text.len() < 2 * LARGEST_PART);
             let Line::Image(part) = serde_json::from_str(&text).unwrap() else {
                 panic!("{text}");
             };
-            shadow.change_image(&part).unwrap();
+            metadata_image.change_image(&part).unwrap();
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
         fn images_are_those_of_the_writer(
             flushes in prop::collection::vec(prop::collection::vec(change(), 0..4), 1..8),
         ) {
-            let (mut last, mut shadow) = (Vec::new(), Shadow::default());
+            let (mut last, mut metadata_image) = (Vec::new(), MetadataImage::default());
             for changes in flushes {
                 let mut image: Vec<u8> = last.clone();
                 for change in changes {
@@ -278,8 +278,8 @@ mod tests {
                 }
                 let lines = image_lines(&last, &image).unwrap();
                 prop_assert_eq!(lines.is_empty(), image == last);
-                apply(&mut shadow, &lines);
-                prop_assert_eq!(&shadow.image, &image);
+                apply(&mut metadata_image, &lines);
+                prop_assert_eq!(&metadata_image.image, &image);
                 last = image;
             }
         }
@@ -287,10 +287,10 @@ mod tests {
         #[test]
         fn no_line_harms(size: u64, at: u64, bytes in "[A-Za-z0-9+/=]{0,40}", old in 0..9000usize) {
             let image = vec![1; old];
-            let mut shadow = Shadow { image, ..Shadow::default() };
+            let mut metadata_image = MetadataImage { image, ..MetadataImage::default() };
             for (size, at) in [(size, at), (size % 10_000, at % 10_000)] {
-                let _ = shadow.change_image(&ImagePart { size, at, bytes: bytes.clone() });
-                prop_assert!(shadow.image.len() <= old);
+                let _ = metadata_image.change_image(&ImagePart { size, at, bytes: bytes.clone() });
+                prop_assert!(metadata_image.image.len() <= old);
             }
         }
     }
@@ -338,10 +338,10 @@ mod tests {
 
     #[test]
     fn hostile_parts_are_refused() {
-        let mut shadow = Shadow::default();
+        let mut metadata_image = MetadataImage::default();
         let good = ImagePart::new(5000, 0, &[1; 5000], Packing::Quick).unwrap();
-        shadow.change_image(&good).unwrap();
-        let before = shadow.clone();
+        metadata_image.change_image(&good).unwrap();
+        let before = metadata_image.clone();
         let of = |size, at, bytes: &[u8]| ImagePart {
             size,
             ..ImagePart::new(0, at, bytes, Packing::Small).unwrap()
@@ -366,19 +366,19 @@ mod tests {
             });
         }
         for part in bad {
-            let refused = shadow.change_image(&part).unwrap_err();
+            let refused = metadata_image.change_image(&part).unwrap_err();
             assert!(
                 refused.to_string().contains("part of the image at byte"),
                 "{refused}"
             );
-            assert_eq!(shadow, before, "{part:?}");
+            assert_eq!(metadata_image, before, "{part:?}");
         }
     }
 
     #[test]
     fn ids_count_though_their_datasets_are_gone() {
-        let mut shadow = Shadow::default();
-        assert_eq!(shadow.ids(), 0);
+        let mut metadata_image = MetadataImage::default();
+        assert_eq!(metadata_image.ids(), 0);
         let of = |line: &str| -> LoggedDataset {
             let parsed: Line = serde_json::from_str(line).unwrap();
             assert_eq!(serde_json::to_string(&parsed).unwrap(), line);
@@ -388,15 +388,18 @@ mod tests {
             }
         };
         let there = of(r#"{"logged":{"id":6,"header":800}}"#);
-        shadow.set_logged(&there).unwrap();
-        assert_eq!((shadow.ids(), shadow.logged[&6]), (7, Some(800)));
+        metadata_image.set_logged(&there).unwrap();
+        assert_eq!(
+            (metadata_image.ids(), metadata_image.logged[&6]),
+            (7, Some(800))
+        );
         let gone = of(r#"{"logged":{"id":6,"header":null}}"#);
-        shadow.set_logged(&gone).unwrap();
-        assert_eq!((shadow.ids(), shadow.logged[&6]), (7, None));
+        metadata_image.set_logged(&gone).unwrap();
+        assert_eq!((metadata_image.ids(), metadata_image.logged[&6]), (7, None));
         let bad = LoggedDataset {
             id: u32::MAX,
             ..there
         };
-        assert!(shadow.set_logged(&bad).is_err());
+        assert!(metadata_image.set_logged(&bad).is_err());
     }
 }

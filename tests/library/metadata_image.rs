@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use h5logfs_catalog::direct::{self, Close, Opened, Options};
 use h5logfs_common::error::Error;
 use h5logfs_log::Tables;
-use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::metadata_image::{LoggedDataset, image_lines};
 use h5logfs_log::journal::{Line, path_of};
 use h5logfs_log::logvol::extent;
 use h5logfs_log::logvol::names::subfile;
@@ -19,9 +19,9 @@ use hdf5_metno_sys::h5t::H5T_STD_U8LE;
 use crate::common::PROGRAM;
 use crate::common::amount::part;
 use crate::common::encoder::{raw, read_whole};
+use crate::common::metadata_image::{ImageLog, Made, Write};
 use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, said as said_by};
-use crate::common::shadow::{Made, ShadowLog, Write};
 
 fn run(arguments: &[&str], path: &Path) -> Output {
     let mut command = Command::new(PROGRAM);
@@ -68,8 +68,8 @@ fn what_a_program_defines_is_shown_and_closed() {
             let same = |got: &Path| {
                 python.same_with(&[], got, &made.native)?;
                 // Made in another second.
-                let shadow = dir.path().join("shadow.h5");
-                python.same_with(&["--whole", "--no-data"], got, &shadow)
+                let metadata_image = dir.path().join("image.h5");
+                python.same_with(&["--whole", "--no-data"], got, &metadata_image)
             };
             same(&unclosed).unwrap();
             // A close that was interrupted before its last step is repeated.
@@ -102,7 +102,7 @@ fn with_subfiles_only_the_master_has_the_objects() {
     let dir = tempfile::tempdir().unwrap();
     let made = Made::by(&python, dir.path(), "v110");
     let log = dir.path().join("log.h5");
-    drop(made.fill(ShadowLog::with_subfiles(&log, 2)));
+    drop(made.fill(ImageLog::with_subfiles(&log, 2)));
     let same = |name| python.same_with(&[], &export(&log, name), &made.native);
     same("unclosed.h5").unwrap();
     succeeds(&["recover"], &log);
@@ -129,7 +129,7 @@ fn image(dir: &Path, elements: u64) -> (Vec<u8>, u64) {
 }
 
 /// Writes one more element of `/d`, after a gap.
-fn flush(log: &mut ShadowLog, dir: &Path, number: u64) {
+fn flush(log: &mut ImageLog, dir: &Path, number: u64) {
     let (image, header) = image(dir, number);
     log.set_image(&image);
     log.set_logged(0, Some(header));
@@ -164,7 +164,7 @@ fn after(flushes: u8) -> (Vec<u8>, usize) {
 fn each_flush_shows_its_objects_and_an_append_begins_with_the_last_ones() {
     let temp = tempfile::tempdir().unwrap();
     let (dir, path) = (temp.path(), temp.path().join("log.h5"));
-    let mut log = ShadowLog::begin(&path);
+    let mut log = ImageLog::begin(&path);
     for number in 1..=3 {
         flush(&mut log, dir, number);
         assert_eq!(shown(&path), after(number as u8));
@@ -196,7 +196,7 @@ fn each_flush_shows_its_objects_and_an_append_begins_with_the_last_ones() {
     let id = 0;
     let header = Some(header);
     lines.push(Line::Logged(LoggedDataset { id, header }));
-    let mut log = ShadowLog::append(&path, 2, end, lines);
+    let mut log = ImageLog::append(&path, 2, end, lines);
     assert_eq!(shown(&path), after(2));
     let said = succeeds(&["check"], &path);
     assert!(
@@ -222,7 +222,7 @@ fn each_flush_shows_its_objects_and_an_append_begins_with_the_last_ones() {
 fn the_program_closes_logs_for_hosts() {
     let temp = tempfile::tempdir().unwrap();
     let (dir, path) = (temp.path(), temp.path().join("log.h5"));
-    let mut log = ShadowLog::begin(&path);
+    let mut log = ImageLog::begin(&path);
     flush(&mut log, dir, 1);
     let close = |options: &Options| direct::close_log(&path, Close::default(), options);
     let running = close(&options()).unwrap_err().to_string();
@@ -271,7 +271,7 @@ fn a_root_group_with_all_its_names_in_heaps_is_closed() {
         raw::create_group(&file, &format!("group {}", 100 - number));
     }
     drop(file);
-    let mut log = ShadowLog::begin(&path);
+    let mut log = ImageLog::begin(&path);
     log.set_image(&fs::read(&native).unwrap());
     log.flush();
     drop(log);
@@ -287,7 +287,7 @@ fn a_root_group_with_all_its_names_in_heaps_is_closed() {
 /// Flips bits of the image and of the rest of the journal, with correct checksums. The program reports the fault or
 /// shows something; neither it nor the test, which scans in another process, crashes.
 #[test]
-fn damaged_shadows_harm_nothing() {
+fn damaged_metadata_images_harm_nothing() {
     let Some(python) = Python::old() else {
         return;
     };
@@ -304,7 +304,7 @@ fn damaged_shadows_harm_nothing() {
             image[at] ^= 1 << numbers.below(8);
         }
         let _ = fs::remove_file(path_of(&path));
-        let mut log = ShadowLog::begin(&path);
+        let mut log = ImageLog::begin(&path);
         log.set_image(&image);
         made.set_logged(&mut log);
         log.extent(0, &made.writes);
@@ -331,7 +331,7 @@ fn damaged_shadows_harm_nothing() {
         (vec![Some(u64::MAX), Some(1)], ""),
     ] {
         let _ = fs::remove_file(path_of(&path));
-        let mut log = ShadowLog::begin(&path);
+        let mut log = ImageLog::begin(&path);
         log.set_image(&made.image);
         for (id, header) in (0..).zip(headers) {
             log.set_logged(id, header);

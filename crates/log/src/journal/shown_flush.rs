@@ -12,7 +12,7 @@ use h5logfs_common::fault::Fault;
 
 /// A state of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Moment {
+pub enum ShownFlush {
     /// The newest complete flush. A closed log has no other state.
     #[default]
     Newest,
@@ -22,13 +22,13 @@ pub enum Moment {
     Time(i64),
 }
 
-impl Moment {
+impl ShownFlush {
     /// Parses the number of a flush.
     pub fn of_flush(text: &str) -> Result<Self, Fault> {
         let number = text.parse().ok().filter(|number| *number > 0);
         let number =
             number.ok_or_else(|| Fault::Refused(format!("{text}: not the number of a flush")))?;
-        Ok(Moment::Flush(number))
+        Ok(ShownFlush::Flush(number))
     }
 
     /// Parses a time with an offset, as in `2026-03-01T12:00:00Z`, or else a local time.
@@ -44,28 +44,28 @@ impl Moment {
                 "{text}: not a time, as 2026-03-01T12:00:00 or 2026-03-01T12:00:00Z"
             ))
         })?;
-        Ok(Moment::Time(time.as_millisecond()))
+        Ok(ShownFlush::Time(time.as_millisecond()))
     }
 
     /// The flush of this state; `None` for the newest one. Fails where the journal does not have it.
     pub fn flush_in(self, commits: &[Commit]) -> Result<Option<u64>, Fault> {
         match self {
-            Moment::Newest => Ok(None),
-            Moment::Flush(flush) => {
+            ShownFlush::Newest => Ok(None),
+            ShownFlush::Flush(flush) => {
                 let has = commits.iter().any(|commit| commit.flush == flush);
                 let missing =
                     || Fault::Refused(format!("it has no flush {flush}: {}", flushes(commits)));
                 has.then_some(Some(flush)).ok_or_else(missing)
             }
-            Moment::Time(time) => flush_at(commits, time).map(Some),
+            ShownFlush::Time(time) => flush_at(commits, time).map(Some),
         }
     }
 
     /// Fails where a closed log does not have this state. `last` is its last flush, if it is recorded.
     pub fn check_closed(self, last: Option<u64>) -> Result<(), Fault> {
         Err(Fault::Refused(match (self, last) {
-            (Moment::Newest, _) => return Ok(()),
-            (Moment::Flush(flush), Some(last)) if flush == last => return Ok(()),
+            (ShownFlush::Newest, _) => return Ok(()),
+            (ShownFlush::Flush(flush), Some(last)) if flush == last => return Ok(()),
             (_, Some(last)) => {
                 format!("it is closed: of its flushes only the last one can be shown, {last}")
             }
@@ -117,12 +117,12 @@ fn shown(time: i64) -> String {
 }
 
 /// Different settings have different texts.
-impl Display for Moment {
+impl Display for ShownFlush {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Moment::Newest => f.write_str("newest"),
-            Moment::Flush(flush) => write!(f, "flush {flush}"),
-            Moment::Time(time) => f.write_str(&shown(*time)),
+            ShownFlush::Newest => f.write_str("newest"),
+            ShownFlush::Flush(flush) => write!(f, "flush {flush}"),
+            ShownFlush::Time(time) => f.write_str(&shown(*time)),
         }
     }
 }
@@ -142,18 +142,21 @@ mod tests {
     #[test]
     fn a_flush_is_found_by_its_number() {
         let commits = [4, 5, 6].map(|flush| commit(flush, None));
-        assert_eq!(Moment::Newest.flush_in(&commits), Ok(None));
-        assert_eq!(Moment::Flush(5).flush_in(&commits), Ok(Some(5)));
+        assert_eq!(ShownFlush::Newest.flush_in(&commits), Ok(None));
+        assert_eq!(ShownFlush::Flush(5).flush_in(&commits), Ok(Some(5)));
         for none in [3, 7] {
-            let said = Moment::Flush(none)
+            let said = ShownFlush::Flush(none)
                 .flush_in(&commits)
                 .unwrap_err()
                 .to_string();
             assert!(said.ends_with("it has flushes 4 to 6"), "{said}");
         }
-        let said = Moment::Flush(1).flush_in(&[]).unwrap_err().to_string();
+        let said = ShownFlush::Flush(1).flush_in(&[]).unwrap_err().to_string();
         assert!(said.ends_with("it has none"), "{said}");
-        let said = Moment::Time(0).flush_in(&commits).unwrap_err().to_string();
+        let said = ShownFlush::Time(0)
+            .flush_in(&commits)
+            .unwrap_err()
+            .to_string();
         assert!(said.contains("do not tell their times"), "{said}");
     }
 
@@ -162,7 +165,7 @@ mod tests {
         // An append begins with a state without a time.
         let commits = [(4, None), (5, Some(1000)), (6, Some(2000))];
         let commits = commits.map(|(flush, time)| commit(flush, time));
-        let at = |time| Moment::Time(time).flush_in(&commits);
+        let at = |time| ShownFlush::Time(time).flush_in(&commits);
         for (time, flush) in [(1000, 5), (1999, 5), (2000, 6), (i64::MAX, 6)] {
             assert_eq!(at(time), Ok(Some(flush)), "{time}");
         }
@@ -180,7 +183,7 @@ mod tests {
     fn a_clock_may_have_been_set_back() {
         let commits = [(5, 1000), (6, 5000), (7, 3000), (8, 4000)];
         let commits = commits.map(|(flush, time)| commit(flush, Some(time)));
-        let at = |time| Moment::Time(time).flush_in(&commits);
+        let at = |time| ShownFlush::Time(time).flush_in(&commits);
         for (time, flush) in [(2999, 5), (3000, 7), (4500, 8), (6000, 8)] {
             assert_eq!(at(time), Ok(Some(flush)), "{time}");
         }
@@ -188,29 +191,29 @@ mod tests {
 
     #[test]
     fn times_are_those_of_their_offset_or_of_this_place() {
-        let zulu = Moment::of_time("1970-01-01T01:00:00.25Z");
-        assert_eq!(zulu, Ok(Moment::Time(3_600_250)));
-        assert_eq!(Moment::of_time("1970-01-01T02:00:00.25+01:00"), zulu);
+        let zulu = ShownFlush::of_time("1970-01-01T01:00:00.25Z");
+        assert_eq!(zulu, Ok(ShownFlush::Time(3_600_250)));
+        assert_eq!(ShownFlush::of_time("1970-01-01T02:00:00.25+01:00"), zulu);
         let local: DateTime = "2026-03-01T12:00".parse().unwrap();
         let local = local.to_zoned(TimeZone::system()).unwrap().timestamp();
-        let expected = Ok(Moment::Time(local.as_millisecond()));
-        assert_eq!(Moment::of_time("2026-03-01T12:00"), expected);
+        let expected = Ok(ShownFlush::Time(local.as_millisecond()));
+        assert_eq!(ShownFlush::of_time("2026-03-01T12:00"), expected);
         for none in ["", "noon", "12:00", "2026-13-01T00:00:00Z"] {
-            assert!(Moment::of_time(none).is_err(), "{none}");
+            assert!(ShownFlush::of_time(none).is_err(), "{none}");
         }
         for none in ["", "0", "-1", "x", "18446744073709551616"] {
-            assert!(Moment::of_flush(none).is_err(), "{none}");
+            assert!(ShownFlush::of_flush(none).is_err(), "{none}");
         }
     }
 
     #[test]
     fn a_closed_log_shows_its_last_flush() {
-        assert_eq!(Moment::Newest.check_closed(None), Ok(()));
-        assert_eq!(Moment::Flush(3).check_closed(Some(3)), Ok(()));
-        for moment in [Moment::Flush(2), Moment::Time(0)] {
-            let said = moment.check_closed(Some(3)).unwrap_err().to_string();
+        assert_eq!(ShownFlush::Newest.check_closed(None), Ok(()));
+        assert_eq!(ShownFlush::Flush(3).check_closed(Some(3)), Ok(()));
+        for shown_flush in [ShownFlush::Flush(2), ShownFlush::Time(0)] {
+            let said = shown_flush.check_closed(Some(3)).unwrap_err().to_string();
             assert!(said.contains("only the last one can be shown, 3"), "{said}");
-            let said = moment.check_closed(None).unwrap_err().to_string();
+            let said = shown_flush.check_closed(None).unwrap_err().to_string();
             assert!(said.contains("without numbered flushes"), "{said}");
         }
     }
