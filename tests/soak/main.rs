@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use h5logfs_common::error::Error;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -311,14 +312,25 @@ impl Churn {
         "removed"
     }
 
-    /// Turns the log into an ordinary file, or back, in place.
+    /// Turns the log into an ordinary file, or back, in place. A program that another thread starts has our descriptors
+    /// until it runs, and with them the lock of the file.
     fn turn(&mut self, at: usize) -> &'static str {
         let path = self.source.join(&self.slots[at].path);
-        if unsettle(&path).is_ok() {
-            return "made logs again";
-        }
-        settle(&path).unwrap();
-        "settled"
+        let is_locked = |error: &Error| error.to_string().contains("as its lock shows");
+        let mut turned = "";
+        wait_until("no started program has the lock", || {
+            turned = match unsettle(&path) {
+                Ok(()) => "made logs again",
+                Err(error) if is_locked(&error) => return false,
+                Err(_) => match settle(&path) {
+                    Ok(_) => "settled",
+                    Err(error) if is_locked(&error) => return false,
+                    Err(error) => panic!("{error}"),
+                },
+            };
+            true
+        });
+        turned
     }
 
     /// Appends useless bytes; to a plain file, more of its byte.
