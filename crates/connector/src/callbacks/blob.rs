@@ -13,7 +13,7 @@ use crate::object::Object;
 ///
 /// # Safety
 ///
-/// As all callbacks.
+/// As for all callbacks: see the head of `callbacks`.
 unsafe fn ask(handle: Handle, call: impl FnOnce(&Functions, *mut c_void, Id) -> Status) -> Status {
     // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
