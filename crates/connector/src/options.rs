@@ -262,7 +262,7 @@ impl Given {
             if let Some(value) = environment(row.variable) {
                 let value = value
                     .to_str()
-                    .ok_or_else(|| Fault::Refused(format!("{}: not a text", row.variable)))?;
+                    .ok_or_else(|| Fault::Refused(format!("{}: not UTF-8", row.variable)))?;
                 set(&mut options, row, row.variable, value)?;
             }
         }

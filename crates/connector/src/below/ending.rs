@@ -158,7 +158,7 @@ fn identifiers(file: &Below, kinds: c_uint) -> Result<Vec<Id>, Fault> {
         (f.H5VLfile_get)(under, vol, &mut args, 0, ptr::null_mut())
     });
     if status < 0 {
-        return Err("the open objects of a file cannot be found".into());
+        return Err("the open objects of a file cannot be listed".into());
     }
     ids.truncate(count);
     Ok(ids)

@@ -149,7 +149,7 @@ impl Info {
 
     /// Parses an information string. If it comes from the environment and is wrong, the resulting connector creates no files.
     pub fn of_text(library: &Library, text: &CStr) -> Result<Arc<Self>, Fault> {
-        let options = text.to_str().map_err(|_| Fault::from("it is not a text"));
+        let options = text.to_str().map_err(|_| Fault::from("it is not UTF-8"));
         let parsed = options.and_then(|options| Info::parse(library, options));
         let reason = match parsed.map_err(|e| e.at("the information of the h5logfs connector")) {
             Err(reason) if misspelt::are_of_environment(text) => reason,
@@ -199,7 +199,7 @@ impl Info {
     }
 
     fn parse_under(&self, text: &str) -> Result<*mut c_void, Fault> {
-        let refused = || format!("under_info={{{text}}}: the connector below does not take it");
+        let refused = || format!("under_info={{{text}}}: the connector below refuses it");
         let c_text = CString::new(text).map_err(|_| refused())?;
         let mut info = ptr::null_mut();
         // SAFETY: the identifier belongs to this library, and the text is a C string.
@@ -221,7 +221,7 @@ impl Info {
             0.. if found.is_null() => Info::parse(library, ""),
             // SAFETY: libhdf5 has called the copy callback, so this reference belongs to the caller.
             0.. => Ok(unsafe { Info::from_raw(found) }),
-            _ => Err("the connector's information cannot be had".into()),
+            _ => Err("the connector's information cannot be read".into()),
         }
     }
 
@@ -404,7 +404,7 @@ impl Info {
             (f.H5VLconnector_info_to_str)(self.under_info, self.under_vol, &mut under)
         });
         if status < 0 {
-            return Err("the information of the connector below cannot be had".into());
+            return Err("the information of the connector below cannot be read".into());
         }
         let under_text = self.take_text(under);
         let given = self.given.text();

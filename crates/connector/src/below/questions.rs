@@ -62,7 +62,7 @@ pub fn place_of(object: &Below, object_type: c_int) -> Result<Place, Fault> {
         (f.H5VLobject_get)(under, &location, vol, &mut args, 0, ptr::null_mut())
     });
     if status < 0 {
-        return Err("the place of an object in memory cannot be had".into());
+        return Err("the address of an object in memory cannot be read".into());
     }
     let mut address = [0; 8];
     address.copy_from_slice(&facts.token.0[..8]);
@@ -127,7 +127,7 @@ pub fn ask(object: &Below, operation: c_int) -> Result<Id, Fault> {
     match status {
         // SAFETY: as above.
         0.. => Ok(unsafe { args.arguments.space }),
-        _ => Err("a dataset in memory does not say what it is".into()),
+        _ => Err("libhdf5 does not answer a query about a dataset in memory".into()),
     }
 }
 
@@ -152,7 +152,7 @@ pub fn number_of(info: &Info, file: *mut c_void) -> Result<u64, Fault> {
     });
     match status {
         0.. => Ok(number),
-        _ => Err("the number of a file cannot be had".into()),
+        _ => Err("the number of a file cannot be read".into()),
     }
 }
 

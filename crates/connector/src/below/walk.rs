@@ -97,7 +97,7 @@ impl Walk {
 
     fn group(&mut self, group: &Below, path: &[u8], depth: usize) -> Result<(), Fault> {
         if depth > DEEPEST {
-            return Err("groups within groups, without an end".into());
+            return Err("groups are nested too deeply".into());
         }
         for number in 0..self.links(group)? {
             let Some((token, name)) = self.hard_link(group, number)? else {

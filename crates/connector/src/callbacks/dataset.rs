@@ -506,12 +506,14 @@ pub unsafe extern "C-unwind" fn optional(
 /// The arguments are a list of blocks. Its arrays have the sizes that its type documents for this dataset.
 unsafe fn transfer_list(object: &Object, args: &Optional, dxpl: Id) -> Result<Status, Fault> {
     let (Some(session), Some(dataset)) = (&object.session, &object.dataset) else {
-        return Err("only datasets of a log that is written take lists of blocks".into());
+        return Err(
+            "lists of blocks are only for datasets of a log that is open for writing".into(),
+        );
     };
     // SAFETY: guaranteed by the caller.
     let list = unsafe { args.arguments.cast::<BlockList>().as_ref() };
     let list = list.filter(|list| list.size == size_of::<BlockList>());
-    let list = list.ok_or("a list of blocks of another version")?;
+    let list = list.ok_or("the list of blocks has an unknown version")?;
     let is_write = args.operation == object.below.info.operations.write;
     if is_write {
         return session.write(&[list_of(object, dataset, list, dxpl, list.buf.cast_const())]);

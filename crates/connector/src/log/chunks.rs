@@ -40,7 +40,7 @@ impl<'a> Chunks<'a> {
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, chunk.offset)?;
         if dataset.has_foreign_filters {
-            return Err("this dataset has a filter that h5logfs does not know, so whole chunks cannot be written to it".into());
+            return Err("this dataset has a filter that h5logfs cannot apply, so whole chunks cannot be written to it".into());
         }
         let kept = |(n, _): &(usize, &Filter)| chunk.mask & (1 << n) == 0;
         let active = dataset.filters.iter().enumerate().filter(kept);
@@ -63,7 +63,7 @@ impl<'a> Chunks<'a> {
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
         if !state.has_elements(dataset, &dims, offset, &shape)? {
-            return Err("there is no such chunk: it was not written".into());
+            return Err("there is no such chunk: nothing was written to it".into());
         }
         state.stored_chunk(dataset, &dims, &shape, offset)
     }
@@ -145,7 +145,7 @@ impl<'a> Chunks<'a> {
             .collect();
         let number = grid.iter().try_fold(1u64, |n, g| n.checked_mul(*g));
         let number = number.filter(|n| *n <= MOST_CHUNKS);
-        let number = number.ok_or("it has too many chunks to look at each of them")?;
+        let number = number.ok_or("it has too many chunks for this query")?;
         let mut found = Vec::new();
         for mut index in 0..number {
             let mut offset = vec![0; grid.len()];

@@ -67,7 +67,8 @@ impl Passage {
         });
         if dataset < 0 {
             return Err(
-                "no dataset can be made in memory, where an expression changes elements".into(),
+                "the dataset in memory for the expression of H5Pset_data_transform cannot be made"
+                    .into(),
             );
         }
         Ok(Passage {
@@ -103,7 +104,7 @@ impl Passage {
         match status {
             0.. => Ok(()),
             _ => Err(
-                "the elements cannot be changed by the expression of H5Pset_data_transform".into(),
+                "the expression of H5Pset_data_transform cannot be applied to the elements".into(),
             ),
         }
     }

@@ -63,7 +63,7 @@ impl State {
         let (is_alone, is_root) = (writer.ranks().size() == 1, writer.ranks().is_root());
         if writer.files().header().subfiles > 1 {
             return Err(format!(
-                "dataset {} shrank and grows again, which a log with subfiles cannot tell: write it without subfiles",
+                "dataset {} shrank and grows again, which a log with subfiles does not support: write it without subfiles",
                 dataset.id
             ).into());
         }

@@ -156,7 +156,7 @@ fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, Fault> {
 /// The fault that follows a reason of libhdf5 on its error stack.
 pub fn refused(path: &Path) -> Fault {
     let path = path.display();
-    format!("{path}: the objects of the log cannot be had in memory").into()
+    format!("{path}: the objects of the log cannot be loaded into memory").into()
 }
 
 /// Announces an image to the file driver for files in memory, under a name for the metadata image of a log.
@@ -171,7 +171,7 @@ fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, Fault> 
         library: info.library.number(),
     };
     h5logfs_file_driver::announce(name, image.to_vec(), of)
-        .ok_or_else(|| "the file in memory has the name of another one".into())
+        .ok_or_else(|| "another file in memory has the same name".into())
 }
 
 impl MetadataImage {
@@ -246,7 +246,7 @@ impl MetadataImage {
                     | (f.H5Pset_elink_file_cache_size)(list, 0)
             });
             if set == FAILURE {
-                return Err("the file in memory cannot be described".into());
+                return Err("the access property list of the file in memory cannot be set".into());
             }
             Ok(info.library.quietly(|f| make(f, announced.name(), list)))
         })?;
@@ -352,7 +352,7 @@ impl MetadataImage {
 
     /// The bytes of the file, as the last flush left them.
     pub fn image(&self) -> Result<Vec<u8>, Fault> {
-        let failed = || "the image of the objects cannot be had".to_owned();
+        let failed = || "the bytes of the metadata image cannot be read".to_owned();
         let mut length = 0usize;
         self.ask_image(ptr::null_mut(), 0, &mut length)
             .ok_or_else(failed)?;

@@ -317,7 +317,7 @@ impl Log {
             return Ok(None);
         };
         let dataset = Dataset::new(id, header, parts, Wanted::default());
-        let dataset = Arc::new(dataset.ok_or("a dataset of elements without bytes")?);
+        let dataset = Arc::new(dataset.ok_or("a dataset whose elements have no bytes")?);
         dataset.set_earlier(state.reached.get(&id));
         dataset.set_written();
         state.datasets[id as usize] = Some(Arc::clone(&dataset));
@@ -532,7 +532,7 @@ impl State {
         };
         let unclosed = |reason: &dyn Display| {
             format!(
-                "{reason}. The log stays one that is not closed, with all that was written: `h5logfs recover` closes it"
+                "{reason}. The log stays unclosed, with all that was written: `h5logfs recover` closes it"
             )
         };
         let done = match closed {

@@ -98,7 +98,7 @@ pub fn append(
         Ok((base, objects.to_bytes(is_kept)))
     })?;
     let made = Objects::from_bytes(found.told())
-        .ok_or_else(|| Fault::from("the first rank has told no objects"))
+        .ok_or_else(|| Fault::from("the first rank has sent no objects"))
         .and_then(|(objects, is_kept)| {
             let kept = kept.filter(|_| is_kept);
             let (metadata_image, constants, memory) = match kept {
@@ -192,7 +192,7 @@ fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<F
     let mut options = direct::Options::default();
     options.allow_metadata(MOST_METADATA);
     let snapshot = direct::snapshot(path, &options)?;
-    let snapshot = snapshot.ok_or_else(|| format!("{}: it is no log", path.display()))?;
+    let snapshot = snapshot.ok_or_else(|| format!("{}: not a log", path.display()))?;
     let objects = Objects::of_snapshot(path, &snapshot)?;
     let base = match recorded {
         Some(recorded) => Base::of_journal(recorded, objects.lines()?)?,
@@ -232,7 +232,7 @@ impl Objects {
                     continue;
                 }
                 Content::Extent { .. } => {
-                    "its elements lie in the HDF5 file itself, and not in the log"
+                    "its elements lie in the HDF5 file itself rather than in the log"
                 }
                 Content::Unreadable(reason) => reason,
             };

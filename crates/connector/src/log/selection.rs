@@ -185,7 +185,7 @@ impl<'a> Space<'a> {
     pub fn elements(self) -> Result<u64, Fault> {
         // SAFETY: the library checks any identifier.
         let number = unsafe { (self.f.H5Sget_select_npoints)(self.id) };
-        u64::try_from(number).map_err(|_| "a dataspace without a selection".into())
+        u64::try_from(number).map_err(|_| "a dataspace without a valid selection".into())
     }
 
     /// Lists the selection as blocks of a dataset of extent `dims`, in the order of the elements.

@@ -115,7 +115,9 @@ fn select<'r, B>(
 fn type_size(f: &Functions, datatype: Id) -> Result<usize, Fault> {
     // SAFETY: the library checks any identifier; the size of one that is not a datatype is 0.
     match unsafe { (f.H5Tget_size)(datatype) } {
-        0 => Err("what is given as the type of the elements in memory is no datatype".into()),
+        0 => Err(
+            "the identifier given as the type of the elements in memory is not a datatype".into(),
+        ),
         size => Ok(size),
     }
 }

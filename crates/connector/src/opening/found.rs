@@ -99,7 +99,7 @@ fn is_for_native(native: &Info) -> Result<bool, Fault> {
     }
 }
 
-const UNKNOWN: &str = "libhdf5 does not tell by which connector it opens the file";
+const UNKNOWN: &str = "libhdf5 does not name the connector with which it opens the file";
 
 /// The access property list of a file in memory, which is made with a list of this crate and closed again.
 fn in_memory(native: &Info, list: Id) -> Result<PropertyList, Fault> {

@@ -62,7 +62,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
 fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<MetadataImage, Fault> {
     if !registry::open_at(info, path)?.is_empty() {
         return Err(format!(
-            "{}: this program has it open, so it cannot be made anew",
+            "{}: this program has the file open, so it cannot be overwritten",
             path.display()
         )
         .into());

@@ -88,7 +88,7 @@ impl Session {
                 let is_wanted = unsafe { *args.arguments.cast::<u8>() } != 0;
                 if is_wanted {
                     return Err(format!(
-                        "{}: a log is not atomic in the sense of MPI: what a rank has written is seen by others after a flush",
+                        "{}: a log has no atomic mode of MPI: other ranks see elements after a flush",
                         self.path.display()
                     ).into());
                 }

@@ -166,7 +166,7 @@ impl Session {
             return Ok(());
         }
         Err(format!(
-            "{}: this is a log that a link of another file leads to, and is only read there: open it by itself to write to it",
+            "{}: a link of another file leads to this log, which is only read there: open the log by itself to write to it",
             self.path.display()
         ).into())
     }
@@ -275,6 +275,6 @@ fn path_of_file(object: &Below, object_type: c_int) -> Result<PathBuf, Fault> {
     }
     match CStr::from_bytes_until_nul(&name) {
         Ok(name) if status >= 0 => Ok(OsStr::from_bytes(name.to_bytes()).into()),
-        _ => Err("the name of the file that a link leads to cannot be had".into()),
+        _ => Err("the name of the file behind a link cannot be read".into()),
     }
 }

@@ -161,7 +161,7 @@ impl Session {
         let path = request.path();
         let identity = Identity::of(info, path)
             .or_else(|| Identity::of(info, &log_dir::named_by(path)?))
-            .ok_or_else(|| format!("{}: it is not there any more", path.display()))?;
+            .ok_or_else(|| format!("{}: the file does not exist any more", path.display()))?;
         let mut session = Session::of_file(path.to_owned(), identity, access, kind);
         session.close_degree = CloseDegree::of(info, request.fapl);
         Ok(session)
@@ -346,7 +346,7 @@ impl Session {
     fn warn_of_flush(&self, log: &Log, flushed: Result<(), Fault>) {
         if let Err(reason) = flushed {
             log.warn(&format!(
-                "{reason}. No flush was asked for: the call goes on, and a later one flushes"
+                "{reason}. This automatic flush failed, but the call goes on, and the next flush tries again"
             ));
         }
     }

@@ -121,7 +121,7 @@ impl Virtual {
             return Ok(());
         }
         let list = list_of(below, DatasetGet::CREATION);
-        let list = list.ok_or("its creation property list cannot be had")?;
+        let list = list.ok_or("its creation property list cannot be read")?;
         let sources = sources(&below.info, list.id);
         let dir = session.path.parent().unwrap_or(Path::new(""));
         let is_plain = |source: &Option<String>| {
@@ -136,7 +136,7 @@ impl Virtual {
             return Ok(());
         }
         Err(format!(
-            "{}: virtual dataset {}: the datasets that it is made of lie in logs: write to these",
+            "{}: virtual dataset {}: the source datasets lie in logs: write to these",
             session.path.display(),
             name_of(below)
         )
@@ -170,7 +170,7 @@ impl Fresh {
         let info = below.info.native()?;
         let path = path_of(below)?;
         let dapl = list_of(below, DatasetGet::ACCESS);
-        let dapl = dapl.ok_or("its access property list cannot be had")?;
+        let dapl = dapl.ok_or("its access property list cannot be read")?;
         let file = open_again(&info, session)?;
         // SAFETY: the file is open, the list belongs to the library, and the path is a C string.
         let dataset = info.library.nested(|f| unsafe {
