@@ -32,7 +32,7 @@ const VIRTUAL: c_int = 3;
 /// A dataset whose elements are not logged, and that may be virtual.
 #[derive(Debug, Default)]
 pub struct Virtual {
-    /// Whether the dataset is virtual, once known. `None` within: it does not tell.
+    /// Whether the dataset is virtual, once asked. The inner value is `None` if its creation property list cannot be read.
     is_virtual: OnceLock<Option<bool>>,
     /// The dataset as of the last flush. The lock is never held during a call of libhdf5.
     fresh: Mutex<Option<Arc<Fresh>>>,
