@@ -38,7 +38,7 @@ impl Called {
         found.unwrap_or_else(|| path.to_owned())
     }
 
-    /// This error, with the user's name for the file.
+    /// Replaces the path in an error by the user's name for the file.
     pub fn error(&self, error: Error) -> Error {
         error.about(|path| self.path(path))
     }

@@ -69,7 +69,7 @@ struct Report {
     file: String,
     /// Whether a mount shows the file, so that it was not checked.
     is_view: bool,
-    /// Whether it is another kind of file, with nothing to check. Left out for logs.
+    /// Whether the file is no log, so that there is nothing to check. Left out for logs.
     #[serde(skip_serializing_if = "is_false")]
     is_no_log: bool,
     /// Findings that are no faults.

@@ -1,5 +1,5 @@
-//! Clears the environment of libhdf5's variables. They are for the user's programs and their HDF5, not for ours: a command
-//! that closed a log through the VOL connector would call itself.
+//! Removes libhdf5's variables from the environment. They are meant for the user's programs and their HDF5. A command that closed
+//! a log through the VOL connector would call itself.
 
 use std::ffi::{CStr, OsStr, c_char};
 

@@ -4,7 +4,7 @@ use clap::Command;
 
 use super::compact::ranks;
 
-/// One call of a command.
+/// A call of a command.
 pub struct Example {
     /// Description of the example.
     pub purpose: &'static str,

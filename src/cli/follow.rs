@@ -331,7 +331,7 @@ impl<W: Write> Follower<'_, W> {
             .retry(|| self.scanner.scan_at(file, shown_flush));
         match scanned {
             Err(_) if !self.changes.is_there() => {
-                bail!("{}: it is not there any more", file.display())
+                bail!("{}: the file does not exist any more", file.display())
             }
             scanned => scanned,
         }

@@ -181,7 +181,7 @@ fn list(dir: SourceDir, path: &Path, recursive: bool, view: &ViewArgs) -> Result
     Ok(listed.rows(&files, |file| row(file).flatten()))
 }
 
-/// A directory whose files are listed.
+/// A directory to list.
 struct Listed {
     catalog: Catalog,
 }
@@ -200,7 +200,7 @@ impl Listed {
         })
     }
 
-    /// The lines of some of its files, in any order.
+    /// The lines of some files of the directory, in any order.
     fn rows(&self, files: &[File], row: impl Fn(&File) -> Option<Row> + Sync) -> Vec<Row> {
         let shares = parallel::shares().min(files.len()).max(1);
         let _listing = self.catalog.listing();
@@ -256,11 +256,11 @@ impl Listed {
 
     /// The line of a file that the user has named.
     fn row_of_any(&self, file: &File) -> Row {
-        let no_log = || Row::unreadable(&file.path, "it is no log".to_owned());
+        let no_log = || Row::unreadable(&file.path, "it is not a log".to_owned());
         self.row(file).unwrap_or_else(no_log)
     }
 
-    /// The line of a file; `None` if it is no log.
+    /// The line of a file; `None` if the file is not a log.
     fn row(&self, File { name, path }: &File) -> Option<Row> {
         let row = match self.catalog.get(name) {
             Ok(Presented::Plain | Presented::Settled(_) | Presented::Absent) => return None,
@@ -275,7 +275,7 @@ impl Listed {
     }
 }
 
-/// One log.
+/// A line: one log.
 #[derive(Debug, Serialize)]
 struct Row {
     #[serde(serialize_with = "lossy")]
@@ -300,7 +300,7 @@ struct Row {
     /// Time of the last write to a file of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Timestamp>,
-    /// Why it cannot be read, or its faults.
+    /// Why the log cannot be read, or its faults.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
 }
@@ -312,7 +312,7 @@ pub enum State {
     Unreadable,
     /// Not closed, and its job has ended.
     Left,
-    /// A job writes it.
+    /// A job is writing the log.
     Running,
     /// Not closed. It is unknown whether its job still runs.
     Unclosed,

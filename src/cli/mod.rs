@@ -57,7 +57,7 @@ use h5logfs_view::cache::{Budget, MemoryLimits};
 /// Path of the running program, even if its file has been replaced since the start.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// The error if a command needs a log and gets its view.
+/// The error of a command that needs a log and gets its view.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: this is a view, which any program reads as HDF5; {_0}", _0.path().display())]
 pub struct IsView(ShownFile);
@@ -84,7 +84,7 @@ fn with_log_file<T>(file: &Path, act: impl FnOnce() -> anyhow::Result<T>) -> any
     })
 }
 
-/// This error, with the user's name for the file. An error with a context stays: it says more.
+/// Replaces the path in an error by the user's name for the file. An error with a context stays, because it says more.
 fn called(file: &Path, error: anyhow::Error) -> anyhow::Error {
     let has_context = error.source().is_some();
     if has_context {
@@ -180,7 +180,7 @@ impl LogScanner<'_> {
         with_log_file(file, || self.scan_log(file, choice))
     }
 
-    /// Scans one log file in the state `moment`.
+    /// Scans one log file in the state that `shown_flush` selects.
     fn scan_at(&self, file: &Path, shown_flush: ShownFlush) -> anyhow::Result<Scanned> {
         let settings = Settings {
             shown_flush,

@@ -52,7 +52,7 @@ impl Rights {
             .collect();
         let own_groups = getgroups()?;
         set_thread_groups(&groups)?;
-        // These calls report no error, but the previous value.
+        // These calls return the previous value and report no errors.
         let before = Rights {
             group: setfsgid(Gid::from_raw(gid)),
             user: setfsuid(Uid::from_raw(uid)),

@@ -430,7 +430,7 @@ pub fn open_made(path: &Path, how: &OpenOptions) -> Result<File> {
     Ok(file)
 }
 
-/// The name of a file that does not exist yet.
+/// A random name for a temporary file, which no file has yet.
 pub struct TemporaryName(String);
 
 impl TemporaryName {

@@ -1,5 +1,4 @@
-//! Whether a user may read a file or search a directory: the kernel's rules, as a function of the user and the permissions of
-//! the file.
+//! The kernel's rules for reading a file and searching a directory, as a function of the user and the permissions of the file.
 //!
 //! The rules are those of `acl_permission_check` and `posix_acl_permission` in Linux. A test compares them with the kernel.
 
@@ -57,7 +56,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A caller. `uid` and `gid`: the file system IDs; `pid`: 0 for a process outside of our namespace.
+    /// A caller. `uid` and `gid`: the file system IDs. `pid`: 0 for a process outside of this process's namespace.
     pub fn new(uid: u32, gid: u32, pid: u32) -> Self {
         Caller {
             uid,
@@ -84,7 +83,7 @@ impl Caller {
         groups.as_ref().map(|groups| groups.contains(&group))
     }
 
-    /// Reads the groups. The process waits for our answer, so no other process can have its number.
+    /// Reads the groups. The process waits for the answer to its request, so no other process can have its number.
     fn ask_for_groups(&self) -> Option<Vec<u32>> {
         let path = (self.pid != 0).then(|| format!("/proc/{}/status", self.pid))?;
         groups_in(&fs::read_to_string(path).ok()?, self.uid, self.gid)

@@ -24,7 +24,7 @@ const PIECE: usize = 32 << 10;
 /// Memory for pieces of all open directories, in bytes.
 const MEMORY: u64 = 16 << 20;
 
-/// One name in a directory.
+/// A name in a directory.
 #[derive(Debug, Clone)]
 pub struct Listed {
     pub name: OsString,
@@ -58,7 +58,7 @@ impl From<u64> for Start {
 }
 
 impl Listed {
-    /// This name, with another kind.
+    /// The name with another kind.
     pub fn of_kind(&self, kind: FileType) -> Self {
         Listed {
             name: self.name.clone(),
@@ -67,7 +67,7 @@ impl Listed {
         }
     }
 
-    /// An added file of this name, before the name at `position`.
+    /// An added file with this name, placed before the name at `position`.
     pub fn in_front(&self, name: OsString, position: u64) -> Self {
         Listed {
             name,
@@ -87,7 +87,7 @@ impl Listed {
 pub struct Directory {
     pub fd: OwnedFd,
     pub path: PathBuf,
-    /// The flush whose logs it shows; `None`: their present states.
+    /// The flush whose logs the directory shows; `None`: their present states.
     pub flush: Option<u64>,
     /// Inode number.
     pub inode: u64,

@@ -29,7 +29,7 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
     }
 }
 
-/// As [`guarded`], for work that `stop` may stop. A failure does not count when nobody waits for the answer.
+/// Like [`guarded`], for work that `stop` may stop. A failure does not count if nobody waits for the answer.
 pub fn guarded_until<T>(stop: &StopFlag, work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
     guarded(|| match work() {
         Err(error) if stop.stopped().is_some_and(is_called_off) => {
@@ -55,7 +55,7 @@ pub fn errno_of(stop: Stop) -> Errno {
     }
 }
 
-/// As [`guarded`], for a request that may wait for scans.
+/// Like [`guarded`], for a request that may wait for scans.
 pub fn guarded_waiting<T>(work: impl FnOnce(Wait) -> Result<Lookup<T>>) -> Result<T, Errno> {
     guarded(|| work(Wait::Yes)).and_then(known)
 }

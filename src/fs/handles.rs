@@ -54,7 +54,7 @@ pub enum Handle {
 }
 
 impl Handle {
-    /// Number of descriptors that it takes. All handles of a view share descriptors.
+    /// The number of descriptors that the handle takes. All handles of a view share descriptors.
     fn descriptors(&self) -> usize {
         match self {
             Handle::View(view) => view.files().count(),
@@ -63,7 +63,7 @@ impl Handle {
         }
     }
 
-    /// The only file with the bytes of this one, if there is such a file.
+    /// The single file that holds all bytes of this one, if there is one.
     pub fn only_file(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Handle::View(view) => view.only_file().map(AsFd::as_fd),
@@ -133,8 +133,8 @@ fn read_full(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Limit of a user's open files on a shared mount, because they take descriptors of the daemon. A single file may take twice
-/// the share. Open views share memory by another rule.
+/// A limit for the open files of a user on a shared mount, because they take descriptors of the daemon. A single file may take
+/// twice the share. Memory of open views is limited by another rule.
 #[derive(Debug, Clone, Copy)]
 struct UserShare {
     descriptors: usize,
@@ -173,7 +173,7 @@ struct Table {
 
 #[derive(Debug)]
 struct OpenHandle {
-    /// The user who opened it, on a shared mount.
+    /// The user who opened the file, on a shared mount.
     user: Option<u32>,
     handle: Arc<Handle>,
 }
@@ -190,7 +190,7 @@ struct Usage {
 struct OpenView {
     /// Number of handles.
     times: usize,
-    /// Counts its memory for the user.
+    /// Counts the memory of the view for the user.
     _hold: Hold,
 }
 
@@ -281,7 +281,7 @@ impl Handles {
             .map(|open| Arc::clone(&open.handle))
     }
 
-    /// The user who opened it, on a shared mount.
+    /// The user who opened the file, on a shared mount.
     pub fn user(&self, number: u64) -> Option<u32> {
         self.open.read().handles.get(&number)?.user
     }

@@ -55,7 +55,7 @@ impl Node {
         self.lookups > 0 || !self.is_idle()
     }
 
-    /// Whether only look-ups need it.
+    /// Whether only look-ups need the node.
     fn is_idle(&self) -> bool {
         self.handles == 0 && self.children == 0
     }
@@ -363,12 +363,12 @@ impl Nodes {
     }
 }
 
-/// Whether paths begin there: at the mounted directory, in its present state or as of a flush.
+/// Whether paths begin at this inode: the mounted directory, in its present state or as of a flush.
 fn is_root(number: u64) -> bool {
     number == ROOT || flush_of(number).is_some()
 }
 
-/// The inode with the version and attributes of this one.
+/// The inode that holds the version and attributes of this one.
 fn itself(number: u64) -> u64 {
     if is_root(number) { ROOT } else { number }
 }

@@ -1,4 +1,4 @@
-//! The processes that use a mount, for the message that it is in use.
+//! The processes that use a mount, for the message that the mount is in use.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -32,7 +32,7 @@ const DESCRIPTORS: &str = "/dev/fd/";
 /// The advice in messages that mounting is impossible.
 pub const WITHOUT_MOUNT: &str = "without a mount, HDF5 programs read logs with HDF5_DRIVER=h5logfs (h5logfs_driver(7)), Python with the package h5logfs, and `h5logfs export` makes an HDF5 file";
 
-/// Directories with fusermount3, in addition to PATH. mount(8) starts its helpers without a PATH.
+/// Directories that may contain fusermount3, besides PATH. mount(8) starts its helpers without a PATH.
 const USUAL_DIRECTORIES: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 /// Environment variable with the socket on which a service manager receives messages of its service.
@@ -57,7 +57,7 @@ pub struct Request<'a> {
     pub helper: Helper,
 }
 
-/// The program that mounts where this process may not.
+/// The program that mounts if this process may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Helper {
     /// fusermount3.
@@ -66,7 +66,7 @@ pub enum Helper {
     None,
 }
 
-/// A mount of this process. A drop unmounts it, unless that was done.
+/// A mount of this process. A drop unmounts it, unless it is unmounted already.
 #[derive(Debug)]
 pub struct Mounted {
     id: MountId,
@@ -130,9 +130,9 @@ fn unmount_if_dead_in(mounts: &Mounts, id: MountId) -> Result<bool> {
 /// The treatment of a mount that programs still use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InUse {
-    /// It stays.
+    /// The mount stays.
     Keep,
-    /// It leaves the directory tree. Open files stay readable, and the daemon ends after the last of them.
+    /// The mount leaves the directory tree. Open files stay readable, and the daemon ends after the last of them.
     Detach,
 }
 
@@ -268,7 +268,7 @@ pub fn take_device(number: RawFd) -> Result<OwnedFd> {
         |device| device.st_rdev == found.st_rdev,
     );
     if is_standard || !is_device {
-        let reason = "it is no descriptor of /dev/fuse: open that, mount with it, and give the number of the descriptor";
+        let reason = "it is not a descriptor of /dev/fuse: open that, mount with it, and give the number of the descriptor";
         return Err(failed(reason.to_owned()));
     }
     // SAFETY: `fstat` shows that the descriptor is open. The caller of the program has made it for this purpose, and no other
@@ -357,8 +357,8 @@ fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
         None,
     )
     .map_err(|e| failed(e.into()))?;
-    // This statement drops the command, and with it our copy of the helper's end of the socket. Otherwise we would wait for a
-    // helper that has failed.
+    // This statement drops the command, and with it this process's copy of the helper's end of the socket. With that copy, a wait
+    // for a failed helper would never end.
     let child = command(&helper)
         .arg("-o")
         .arg(helper_options(request))
@@ -531,7 +531,11 @@ mod tests {
         }
         let other = fs::File::open("/dev/null").unwrap();
         let refused = take_device(other.as_raw_fd()).unwrap_err();
-        assert!(refused.to_string().contains("no descriptor of /dev/fuse"));
+        assert!(
+            refused
+                .to_string()
+                .contains("not a descriptor of /dev/fuse")
+        );
         assert!(take_device(1_000_000).is_err());
     }
 

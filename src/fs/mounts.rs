@@ -1,7 +1,7 @@
 //! The kernel's table of mounts, `/proc/self/mountinfo`.
 //!
-//! The table tells which mount is ours. A request to the mounted file system itself would go to this daemon, or to a dead
-//! one.
+//! The table tells which mount belongs to this process. A request to the mounted file system itself would go to its daemon, which
+//! may be this process, or dead.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -67,7 +67,7 @@ impl FromStr for MountId {
     }
 }
 
-/// One line of the table.
+/// A line of the table.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
     id: MountId,
@@ -79,7 +79,7 @@ struct Line {
     source: PathBuf,
 }
 
-/// A file shown by one of our mounts.
+/// A file shown by an h5logfs mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     pub mount_point: PathBuf,
@@ -155,7 +155,7 @@ impl Mounts {
         })
     }
 
-    /// Whether another mount covers it.
+    /// Whether another mount covers the mount of the line `below`.
     fn is_covered(&self, below: &Line) -> bool {
         self.0
             .iter()

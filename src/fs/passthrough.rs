@@ -34,7 +34,7 @@ struct OpenInode {
 }
 
 impl Passthrough {
-    /// Requests the capability from the kernel.
+    /// Requests the capability from the kernel, and records whether it was granted.
     pub fn request(&self, config: &mut KernelConfig) {
         let may = rustix::process::geteuid().is_root();
         let can = may

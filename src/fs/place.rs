@@ -104,8 +104,8 @@ impl Version {
 #[derive(Debug, Clone)]
 pub struct Place {
     pub path: PathBuf,
-    /// The version of its directory; `None` for the source directory itself. Another directory may have taken that path, and
-    /// may be closed to a user who could search the old one.
+    /// The version of the directory; `None` for the source directory itself. Another directory may have taken the path by now,
+    /// and may be closed to a user who could search the old one.
     pub directory: Option<Version>,
     /// The flush whose logs are shown below it; `None`: their present states.
     pub flush: Option<u64>,
@@ -158,7 +158,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Whether it is a file in a log that is a directory, shown unchanged.
+    /// Whether the path leads to a file inside a log that is a directory, shown unchanged.
     pub fn is_part(&self) -> bool {
         self.naming == Naming::File && log_dir::is_file_in(self.directory, self.name())
     }
@@ -170,7 +170,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Whether a journal is beside it, as beside an unclosed log.
+    /// Whether a journal lies beside the file. An unclosed log has one.
     pub fn has_journal(&self) -> bool {
         let journal = journal::path_of(self.path);
         let name = journal.file_name();

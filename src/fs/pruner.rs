@@ -1,11 +1,12 @@
 //! Asks the kernel to forget inodes when there are many.
 //!
-//! The kernel keeps an inode for each name that a program has looked up, as long as it has memory, and so must we. With
-//! `FUSE_NOTIFY_PRUNE` (Linux 6.18) it drops unused ones, and sends FORGET. Older kernels do not know this notification. They
-//! are notified that single names are out of date (`FUSE_NOTIFY_INVAL_ENTRY`): an unused inode without a name goes at once.
-//! Before that, the kernel waits until nobody searches the directory, and new look-ups wait behind it. So a name stays as
-//! long as its directory is being searched, because a scan may take long. If the table still grows far beyond its bound,
-//! threads wait for such a directory; no new name comes in there meanwhile.
+//! The kernel keeps an inode for each name that a program has looked up, as long as it has memory, and the daemon must keep one,
+//! too. From Linux 6.18 on, `FUSE_NOTIFY_PRUNE` makes the kernel drop unused inodes and send FORGET.
+//!
+//! Older kernels lack this notification. They are notified that single names are out of date (`FUSE_NOTIFY_INVAL_ENTRY`): an
+//! unused inode without a name goes at once. But before that, the kernel waits until nobody searches the directory, and new
+//! look-ups wait behind it. A scan may take long, so a name stays while its directory is being searched. If the table still grows
+//! far beyond its bound, threads wait for such a directory, and no new name comes in there meanwhile.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -64,7 +64,7 @@ pub struct Found {
 pub enum NameCache {
     /// The kernel keeps name and attributes for a while.
     Keep,
-    /// Each open looks the name up: the log grows, and an open shows its state at the look-up.
+    /// Each open looks the name up. The log grows, and an open shows its state at the look-up.
     LookUp,
     /// The attributes are not valid, either: the kernel must look the name up, and gets the error.
     Unknown,
@@ -179,7 +179,7 @@ impl Service {
         }))
     }
 
-    /// A virtual file, or the directory of a flush, which is the source directory once more.
+    /// A virtual file, or the directory of a flush, which shows the source directory.
     fn virtual_file(&self, number: u64, wait: Wait) -> Result<Lookup<Found>> {
         if let Some(found) = virtual_file(number) {
             return Ok(Lookup::Known(found));
@@ -467,7 +467,7 @@ impl Service {
         }
     }
 
-    /// As [`list`](Self::list), with the inode of each name, for which the kernel counts a look-up. The inode of `.` and `..`
+    /// Like [`list`](Self::list), with the inode of each name, for which the kernel counts a look-up. The inode of `.` and `..`
     /// is that of the directory, and does not count.
     pub fn list_with_attributes(
         &self,

@@ -47,7 +47,7 @@ impl ShownFile {
         &self.source
     }
 
-    /// Whether it is shown as canonical HDF5.
+    /// Whether the file is shown as canonical HDF5.
     pub fn is_view(&self) -> bool {
         rustix::fs::getxattr(&self.path, xattr::LAYOUT, &mut [0; 256][..]).is_ok()
     }

@@ -41,7 +41,7 @@ const ATTEMPTS: usize = 3;
 pub struct Entry {
     pub version: Version,
     pub attributes: Attributes,
-    /// Whether it is a log that a job may append to at any time.
+    /// Whether a job may append to the file at any time: it is an unclosed log.
     pub grows: bool,
 }
 
@@ -200,7 +200,7 @@ impl SourceTree {
         }
     }
 
-    /// As [`hold`](Self::hold), for the file to which the name at `place` leads in this version.
+    /// Like [`hold`](Self::hold), for the file to which the name at `place` leads in this version.
     fn hold_file(&self, place: &Place, version: Version) -> Result<OwnedFd> {
         let directory = self.hold(place)?;
         let named = version.naming().directory(&place.path);
@@ -227,7 +227,7 @@ impl SourceTree {
         self.open(place, version, OFlags::PATH)
     }
 
-    /// As [`entry`](Self::entry), for the file at `at`, whose directory is open as `directory`.
+    /// Like [`entry`](Self::entry), for the file at `at`, whose directory is open as `directory`.
     pub fn entry_in(&self, directory: &OwnedFd, at: At<'_>, wait: Wait) -> Result<Lookup<Entry>> {
         let (held, path) = (Held::new(directory, at), at.path);
         let shown = self.check_shown(path);
@@ -262,8 +262,8 @@ impl SourceTree {
         Ok(Lookup::Known(Entry::of_source(&stat)))
     }
 
-    /// As [`entry`](Self::entry), for the log in a directory to which the name of `held` leads in this way. `None` if there
-    /// is none.
+    /// Like [`entry`](Self::entry), for the log in a directory to which the name of `held` leads in this way. `None` if there is
+    /// none.
     fn entry_of_directory(
         &self,
         held: &Held<'_>,
@@ -573,7 +573,7 @@ impl SourceTree {
         }
     }
 
-    /// As [`shows`](Self::shows), for the name of a directory. Costs one more system call for each directory that is no log.
+    /// Like [`shows`](Self::shows), for the name of a directory. Costs one more system call for each directory that is no log.
     fn shows_directory(&self, directory: &Directory, name: &OsStr) -> Shown {
         let itself = Shown::As(FileType::Directory);
         if !log_dir::is_in(&directory.fd, name) {

@@ -1,4 +1,4 @@
-//! The state of a thread in `/proc`: of one that waits for the answer to a request, or of one that works on it.
+//! The state of a thread in `/proc`: of a program's thread that waits for an answer, or of the daemon's thread that works on it.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const SIGKILL: u64 = 9;
 pub struct ThreadState {
     /// Start time in the kernel's units. With the number it identifies one thread for ever.
     pub started: u64,
-    /// Whether it has ended, or will end before it runs again.
+    /// Whether the thread has ended, or will end before it runs again.
     pub is_ending: bool,
     /// Processor time used.
     pub cpu: Duration,

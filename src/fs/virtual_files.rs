@@ -4,8 +4,8 @@
 //! should not contain it. It hides a file of the same name in the source, because an owner of the source could otherwise
 //! forge the statistics.
 //!
-//! Its subdirectory `at` has a directory for each flush number: the source directory, with the logs as that flush left them.
-//! They are not listed, and have no stored state: the inode number contains the flush.
+//! The subdirectory `at` has a directory for each flush number: the source directory, with the logs as that flush left them.
+//! These directories are not listed, and have no stored state: the inode number contains the flush.
 //!
 //! A file has the size 0, as in `/proc`. Its content is made when it is opened, so that all reads see one state.
 
@@ -146,7 +146,7 @@ const MAX_OPEN_OF_USER: usize = 64;
 #[derive(Debug, Default)]
 pub struct OpenFiles(Mutex<HashMap<u32, usize>>);
 
-/// One open virtual file.
+/// An open virtual file. A drop counts it as closed.
 #[derive(Debug)]
 pub struct Permit {
     open: Arc<OpenFiles>,

@@ -163,7 +163,7 @@ fn a_log_that_cannot_be_settled_stays_a_log() {
 /// Texts about a closed log, and about an unclosed one, that cannot be settled.
 const NOT_SETTLED: [&str; 2] = [
     "closed, but not settled: ",
-    "The log stays one that is not closed, with all that was written",
+    "The log stays unclosed, with all that was written",
 ];
 
 /// Closes the log at `path` if necessary, and reads it, settled.

@@ -361,7 +361,7 @@ fn what_is_no_device_is_refused() {
         said(&output)
     };
     let other = mount(r#""$1" mount "$2" /dev/fd/9 9</dev/null"#);
-    assert!(other.contains("no descriptor of /dev/fuse"), "{other}");
+    assert!(other.contains("not a descriptor of /dev/fuse"), "{other}");
     let closed = mount(r#""$1" mount "$2" /dev/fd/9"#);
     assert!(
         closed.contains("/dev/fd/9: Bad file descriptor"),

@@ -1,9 +1,9 @@
-//! The structures of `H5VLconnector.h` and `H5VLnative.h` in which libhdf5 passes arguments.
+//! Argument structures of the callbacks, as `H5VLconnector.h` and `H5VLnative.h` declare them.
 //!
-//! All are the same in HDF5 1.14.0 to 2.2, but for those of the native connector's `H5Dread_chunk` and `H5Dwrite_chunk`, which
-//! are others from 2.0 on ([`ChunkWrite`], [`ChunkWrite2`]).
+//! They are identical in HDF5 1.14.0 to 2.2, except for `H5Dread_chunk` and `H5Dwrite_chunk` of the native connector. HDF5 2.0
+//! changed these two ([`ChunkRead`], [`ChunkWrite`], [`ChunkWrite2`]).
 //!
-//! What no hook looks at is passed on by its address: [`Opaque`].
+//! Arguments that no hook reads are passed on by address: [`Opaque`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 
@@ -11,12 +11,12 @@ use h5logfs_host::types::{Address, DEFAULT, Id};
 
 /// `hsize_t`.
 pub type Size = u64;
-/// Where a callback tells an asynchronous request. Null where the program did not ask for one.
+/// The place where a callback returns an asynchronous request. Null if the program did not ask for one.
 pub type Requests = *mut *mut c_void;
-/// Any object of this connector, as libhdf5 knows it: an `Object`.
+/// Any object of this connector, as libhdf5 holds it: a pointer to an `Object`.
 pub type Handle = *mut c_void;
 
-/// Arguments that are passed on as they are.
+/// Arguments that are passed on unread.
 #[repr(C)]
 pub struct Opaque {
     _opaque: [u8; 0],
@@ -38,20 +38,20 @@ pub mod kind {
     pub const ATTRIBUTE: c_int = 7;
 }
 
-/// `H5O_token_t`: what an object of a file is known by. In a native file it begins with the address of the object header.
+/// `H5O_token_t`: identifies an object within its file. In a native file it begins with the address of the object header.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub [u8; 16]);
 
-/// `H5VL_loc_params_t`: which object is meant, as seen from another.
+/// `H5VL_loc_params_t`: names an object, starting from another object.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Location {
-    /// The kind of the object that it is seen from.
+    /// The kind of the starting object.
     pub from: c_int,
-    /// One of [`Location::SELF`] and so on: which part of `data` counts.
+    /// The valid part of `data`: [`Location::SELF`], [`Location::NAME`] and so on.
     pub by: c_int,
-    /// The rest.
+    /// The parameters of this way to name an object.
     pub data: LocationData,
 }
 
@@ -65,13 +65,13 @@ impl Location {
     /// `H5VL_OBJECT_BY_TOKEN`.
     pub const TOKEN: c_int = 3;
 
-    /// The path of the object that it names, if it does so by a path.
+    /// The path to the object, if it is named by a path.
     ///
     /// # Safety
     ///
-    /// It is one of the library, during the call that it is an argument of.
+    /// The location comes from libhdf5, and the call that it is an argument of has not returned.
     pub unsafe fn path<'a>(&self) -> Option<&'a CStr> {
-        // SAFETY: the parts that these have; the caller says that the paths are C strings.
+        // SAFETY: `by` selects the valid part of the union; the caller guarantees that the paths are C strings.
         unsafe {
             match self.by {
                 Location::NAME => Some(CStr::from_ptr(self.data.name.name)),
@@ -81,9 +81,9 @@ impl Location {
         }
     }
 
-    /// The link access property list with which a path is followed; [`DEFAULT`] where there is no path.
+    /// The link access property list for the path; [`DEFAULT`] if there is no path.
     pub fn links(&self) -> Id {
-        // SAFETY: the parts that these have.
+        // SAFETY: `by` selects the valid part of the union.
         unsafe {
             match self.by {
                 Location::NAME => self.data.name.lapl,
@@ -98,11 +98,11 @@ impl Location {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union LocationData {
-    /// By a token.
+    /// For [`Location::TOKEN`].
     pub token: *mut Token,
-    /// By a path.
+    /// For [`Location::NAME`].
     pub name: LocationName,
-    /// By its number in a group.
+    /// For [`Location::INDEX`].
     pub index: LocationIndex,
 }
 
@@ -120,13 +120,13 @@ pub struct LocationName {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct LocationIndex {
-    /// The group.
+    /// The path of the group.
     pub name: *const c_char,
     /// `H5_index_t`.
     pub index: c_int,
     /// `H5_iter_order_t`.
     pub order: c_int,
-    /// The number.
+    /// The position of the link in this order.
     pub n: Size,
     /// A link access property list.
     pub lapl: Id,
@@ -136,19 +136,19 @@ pub struct LocationIndex {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Optional {
-    /// One of the numbers of `H5VLnative.h`, or of a connector.
+    /// An operation number, from `H5VLnative.h` or registered by a connector.
     pub operation: c_int,
-    /// What it takes.
+    /// The operation's own structure of arguments.
     pub arguments: *mut c_void,
 }
 
-/// `H5VL_native_file_get_vfd_handle_t`, of an [`Optional`] operation on a file.
+/// `H5VL_native_file_get_vfd_handle_t`: the arguments of an [`Optional`] operation on a file.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DescriptorAsked {
-    /// A file access property list, which the default driver does not look at.
+    /// A file access property list. The default driver ignores it.
     pub fapl: Id,
-    /// Where the address of the descriptor goes.
+    /// A place for the address of the descriptor.
     pub place: *mut *const c_void,
 }
 
@@ -157,16 +157,16 @@ impl DescriptorAsked {
     pub const OPERATION: c_int = 9;
 }
 
-/// Declares the arguments of a kind of operations: the number of one, and a union with a part for each.
+/// Declares a tagged union of arguments: the number of an operation, and a union with one part for each operation.
 macro_rules! operations {
     ($(#[$doc:meta])* $name:ident, $union:ident { $($(#[$part_doc:meta])* $number:literal $constant:ident $part:ident: $type:ty,)* }) => {
         $(#[$doc])*
         #[repr(C)]
         #[derive(Clone, Copy)]
         pub struct $name {
-            /// Which part of `arguments` counts.
+            /// The operation, which selects the valid part of `arguments`.
             pub operation: c_int,
-            /// What the operation takes, and where it puts its results.
+            /// Inputs of the operation, and places for its results.
             pub arguments: $union,
         }
 
@@ -186,15 +186,15 @@ macro_rules! operations {
 operations! {
     /// `H5VL_attr_specific_args_t`.
     AttributeSpecific, AttributeSpecificArguments {
-        /// A deletion.
+        /// Deletes an attribute by name.
         0 DELETE delete: *const c_char,
-        /// A deletion by number.
+        /// Deletes an attribute by its position.
         1 DELETE_BY_INDEX delete_by_index: AttributeIndex,
-        /// Whether there is such an attribute.
+        /// Asks whether an attribute exists.
         2 EXISTS exists: AttributeExists,
-        /// Callbacks of the program, one for each attribute.
+        /// Calls a function of the program for each attribute.
         3 ITERATE iterate: AttributeIterate,
-        /// Another name: the old one and the new one.
+        /// Renames an attribute: the old name, then the new one.
         4 RENAME rename: [*const c_char; 2],
     }
 }
@@ -207,7 +207,7 @@ pub struct AttributeIndex {
     pub index: c_int,
     /// `H5_iter_order_t`.
     pub order: c_int,
-    /// The number.
+    /// The position of the attribute in this order.
     pub n: Size,
 }
 
@@ -217,7 +217,7 @@ pub struct AttributeIndex {
 pub struct AttributeExists {
     /// The name.
     pub name: *const c_char,
-    /// A place for the answer.
+    /// Receives the answer.
     pub exists: *mut bool,
 }
 
@@ -229,11 +229,11 @@ pub struct AttributeIterate {
     pub index: c_int,
     /// `H5_iter_order_t`.
     pub order: c_int,
-    /// Where it begins and ends.
+    /// The position to start at; receives the position of the end.
     pub at: *mut Size,
-    /// The callback.
+    /// The program's function.
     pub operation: *const c_void,
-    /// Its last argument.
+    /// The last argument of `operation`.
     pub data: *mut c_void,
 }
 
@@ -246,9 +246,9 @@ operations! {
         1 CREATION creation: Id,
         /// The dataspace.
         2 SPACE space: Id,
-        /// Whether space is allocated: `H5D_space_status_t`.
+        /// The allocation status: `H5D_space_status_t`.
         3 STATUS status: *mut c_int,
-        /// The size of what is stored.
+        /// The stored size, in bytes.
         4 STORED stored: *mut Size,
         /// The datatype.
         5 TYPE datatype: Id,
@@ -258,11 +258,11 @@ operations! {
 operations! {
     /// `H5VL_dataset_specific_args_t`.
     DatasetSpecific, DatasetSpecificArguments {
-        /// A new extent.
+        /// Sets the extent.
         0 SET_EXTENT extent: *const Size,
-        /// A flush of one dataset.
+        /// Flushes the dataset.
         1 FLUSH flush: Id,
-        /// A refresh of one dataset.
+        /// Refreshes the dataset.
         2 REFRESH refresh: Id,
     }
 }
@@ -270,9 +270,9 @@ operations! {
 operations! {
     /// `H5VL_datatype_specific_args_t`.
     DatatypeSpecific, DatatypeSpecificArguments {
-        /// A flush of one committed type.
+        /// Flushes the committed datatype.
         0 FLUSH flush: Id,
-        /// A refresh of one committed type.
+        /// Refreshes the committed datatype.
         1 REFRESH refresh: Id,
     }
 }
@@ -280,21 +280,21 @@ operations! {
 operations! {
     /// `H5VL_file_get_args_t`.
     FileGet, FileGetArguments {
-        /// Facts on the container.
+        /// `H5VL_file_cont_info_t`.
         0 CONTAINER container: *mut c_void,
         /// The access property list.
         1 ACCESS access: Id,
         /// The creation property list.
         2 CREATION creation: Id,
-        /// The number of the file.
+        /// The file number.
         3 NUMBER number: *mut c_ulong,
-        /// How it is open.
+        /// The access flags of the opening.
         4 INTENT intent: *mut c_uint,
-        /// Its name.
+        /// The name of the file.
         5 NAME name: FileName,
-        /// How many objects are open.
+        /// The number of open objects.
         6 OBJECT_COUNT object_count: ObjectCount,
-        /// Which objects are open.
+        /// The identifiers of open objects.
         7 OBJECTS objects: Objects,
     }
 }
@@ -303,13 +303,13 @@ operations! {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct FileName {
-    /// The kind of the object that is asked.
+    /// The kind of the object through which the file is asked.
     pub kind: c_int,
-    /// The size of `name`.
+    /// The size of `name`, in bytes.
     pub size: usize,
-    /// A place for the name; may be null.
+    /// Receives the name; may be null.
     pub name: *mut c_char,
-    /// A place for its length.
+    /// Receives the length of the name.
     pub length: *mut usize,
 }
 
@@ -317,9 +317,9 @@ pub struct FileName {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectCount {
-    /// Kinds of objects.
+    /// Flags `H5F_OBJ_*`.
     pub kinds: c_uint,
-    /// A place for their number.
+    /// Receives the number of open objects.
     pub count: *mut usize,
 }
 
@@ -327,28 +327,28 @@ pub struct ObjectCount {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Objects {
-    /// Kinds of objects.
+    /// Flags `H5F_OBJ_*`.
     pub kinds: c_uint,
-    /// Room in `ids`.
+    /// The capacity of `ids`.
     pub room: usize,
-    /// A place for the identifiers.
+    /// Receives the identifiers.
     pub ids: *mut Id,
-    /// A place for their number.
+    /// Receives their number.
     pub count: *mut usize,
 }
 
 operations! {
     /// `H5VL_file_specific_args_t`.
     FileSpecific, FileSpecificArguments {
-        /// A flush of the file, asked for through any of its objects.
+        /// Flushes the file. The call may name any of its objects.
         0 FLUSH flush: FileFlush,
-        /// Another handle of the same file.
+        /// Opens another handle of the file.
         1 REOPEN reopen: *mut Handle,
-        /// Whether a path can be opened.
+        /// Asks whether a path can be opened.
         2 ACCESSIBLE accessible: FileAccessible,
-        /// The deletion of a path.
+        /// Deletes the file at a path.
         3 DELETE delete: FileDelete,
-        /// Whether two files are the same.
+        /// Asks whether two handles belong to one file.
         4 EQUAL equal: FileEqual,
     }
 }
@@ -357,7 +357,7 @@ operations! {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct FileFlush {
-    /// The kind of the object.
+    /// The kind of the named object.
     pub kind: c_int,
     /// `H5F_scope_t`.
     pub scope: c_int,
@@ -371,7 +371,7 @@ pub struct FileAccessible {
     pub name: *const c_char,
     /// A file access property list.
     pub fapl: Id,
-    /// A place for the answer.
+    /// Receives the answer.
     pub accessible: *mut bool,
 }
 
@@ -389,22 +389,22 @@ pub struct FileDelete {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct FileEqual {
-    /// The other file, as the connector at the bottom knows it.
+    /// The other file, as the connector at the bottom of the stack holds it.
     pub other: *mut c_void,
-    /// A place for the answer.
+    /// Receives the answer.
     pub equal: *mut bool,
 }
 
 operations! {
     /// `H5VL_group_specific_args_t`.
     GroupSpecific, GroupSpecificArguments {
-        /// A file is mounted on a group.
+        /// Mounts a file on a group.
         0 MOUNT mount: GroupMount,
-        /// The contrary.
+        /// Unmounts the file from a group.
         1 UNMOUNT unmount: *const c_char,
-        /// A flush of one group.
+        /// Flushes the group.
         2 FLUSH flush: Id,
-        /// A refresh of one group.
+        /// Refreshes the group.
         3 REFRESH refresh: Id,
     }
 }
@@ -413,9 +413,9 @@ operations! {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct GroupMount {
-    /// The place.
+    /// The path of the mount point.
     pub name: *const c_char,
-    /// The file.
+    /// The file to mount.
     pub child: Handle,
     /// A file mount property list.
     pub fmpl: Id,
@@ -437,9 +437,9 @@ operations! {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LinkHard {
-    /// What the object is seen from; null for the same object as that of the link.
+    /// The object where the path to the target starts; null for the object where the path of the link starts.
     pub object: Handle,
-    /// The object.
+    /// The target.
     pub location: Location,
 }
 
@@ -449,20 +449,20 @@ pub struct LinkHard {
 pub struct LinkUser {
     /// `H5L_type_t`.
     pub kind: c_int,
-    /// What the link says.
+    /// The value of the link.
     pub value: *const c_void,
-    /// Its size.
+    /// The size of the value, in bytes.
     pub size: usize,
 }
 
 operations! {
     /// `H5VL_link_specific_args_t`.
     LinkSpecific, LinkSpecificArguments {
-        /// A deletion.
+        /// Deletes a link.
         0 DELETE delete: (),
-        /// Whether there is such a link.
+        /// Asks whether a link exists.
         1 EXISTS exists: *mut bool,
-        /// Callbacks of the program, one for each link.
+        /// Calls a function of the program for each link.
         2 ITERATE iterate: LinkIterate,
     }
 }
@@ -471,30 +471,30 @@ operations! {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct LinkIterate {
-    /// Also what lies below.
+    /// Whether the iteration descends into groups.
     pub is_recursive: bool,
     /// `H5_index_t`.
     pub index: c_int,
     /// `H5_iter_order_t`.
     pub order: c_int,
-    /// Where it begins and ends.
+    /// The position to start at; receives the position of the end.
     pub at: *mut Size,
-    /// The callback.
+    /// The program's function.
     pub operation: *const c_void,
-    /// Its last argument.
+    /// The last argument of `operation`.
     pub data: *mut c_void,
 }
 
 operations! {
     /// `H5VL_object_get_args_t`.
     ObjectGet, ObjectGetArguments {
-        /// Its file.
+        /// The file of the object.
         0 FILE file: *mut Handle,
-        /// Its name.
+        /// The path of the object.
         1 NAME name: ObjectName,
-        /// Its kind.
+        /// The kind of the object.
         2 TYPE object_type: *mut c_int,
-        /// Facts on it.
+        /// `H5O_info2_t` of the object.
         3 INFO info: ObjectInfo,
     }
 }
@@ -503,11 +503,11 @@ operations! {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectName {
-    /// The size of `name`.
+    /// The size of `name`, in bytes.
     pub size: usize,
-    /// A place for the name; may be null.
+    /// Receives the path; may be null.
     pub name: *mut c_char,
-    /// A place for its length.
+    /// Receives the length of the path.
     pub length: *mut usize,
 }
 
@@ -515,26 +515,26 @@ pub struct ObjectName {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectInfo {
-    /// Which facts.
+    /// The fields to fill: flags `H5O_INFO_*`.
     pub fields: c_uint,
-    /// `H5O_info2_t`.
+    /// Receives the `H5O_info2_t`.
     pub info: *mut c_void,
 }
 
 operations! {
     /// `H5VL_object_specific_args_t`.
     ObjectSpecific, ObjectSpecificArguments {
-        /// Another number of links.
+        /// Changes the number of links to the object.
         0 CHANGE_COUNT delta: c_int,
-        /// Whether there is such an object.
+        /// Asks whether an object exists.
         1 EXISTS exists: *mut bool,
-        /// Its token.
+        /// Looks up the token of an object.
         2 LOOKUP token: *mut Token,
-        /// Callbacks of the program, one for each object.
+        /// Calls a function of the program for each object.
         3 VISIT visit: ObjectVisit,
-        /// A flush of one object.
+        /// Flushes the object.
         4 FLUSH flush: Id,
-        /// A refresh of one object.
+        /// Refreshes the object.
         5 REFRESH refresh: Id,
     }
 }
@@ -547,15 +547,15 @@ pub struct ObjectVisit {
     pub index: c_int,
     /// `H5_iter_order_t`.
     pub order: c_int,
-    /// Which facts the callback is told.
+    /// The fields that the function receives: flags `H5O_INFO_*`.
     pub fields: c_uint,
-    /// The callback.
+    /// The program's function.
     pub operation: *const c_void,
-    /// Its last argument.
+    /// The last argument of `operation`.
     pub data: *mut c_void,
 }
 
-/// Operations on datasets that only the native connector has: `H5VL_NATIVE_DATASET_*`, in [`Optional::operation`].
+/// Operations on datasets that only the native connector supports: `H5VL_NATIVE_DATASET_*`, in [`Optional::operation`].
 pub mod dataset_optional {
     use std::ffi::c_int;
 
@@ -583,15 +583,16 @@ pub mod dataset_optional {
     pub const CHUNK_ITER: c_int = 10;
 }
 
-/// `H5VL_native_dataset_chunk_read_t`. From HDF5 2.0 on a pointer to the size of the buffer (`size_t`, or null) follows.
+/// `H5VL_native_dataset_chunk_read_t`. HDF5 2.0 added a member at the end: a pointer to the size of the buffer (`size_t`), or
+/// null.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkRead {
-    /// The chunk's first element.
+    /// The coordinates of the chunk's first element.
     pub offset: *const Size,
-    /// A place for the filter mask.
+    /// Receives the filter mask.
     pub filters: u32,
-    /// A place for the stored bytes.
+    /// Receives the stored bytes.
     pub buf: *mut c_void,
 }
 
@@ -599,25 +600,25 @@ pub struct ChunkRead {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkWrite {
-    /// The chunk's first element.
+    /// The coordinates of the chunk's first element.
     pub offset: *const Size,
     /// The filter mask.
     pub filters: u32,
-    /// The length of the stored bytes.
+    /// The number of stored bytes.
     pub size: u32,
     /// The stored bytes.
     pub buf: *const c_void,
 }
 
-/// The same from HDF5 2.0 on.
+/// `H5VL_native_dataset_chunk_write_t` of HDF5 2.0 and later.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkWrite2 {
-    /// The chunk's first element.
+    /// The coordinates of the chunk's first element.
     pub offset: *const Size,
     /// The filter mask.
     pub filters: u32,
-    /// The length of the stored bytes.
+    /// The number of stored bytes.
     pub size: usize,
     /// The stored bytes.
     pub buf: *const c_void,
@@ -627,9 +628,9 @@ pub struct ChunkWrite2 {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkStorageSize {
-    /// The chunk's first element.
+    /// The coordinates of the chunk's first element.
     pub offset: *const Size,
-    /// A place for its stored size.
+    /// Receives the stored size of the chunk.
     pub size: *mut Size,
 }
 
@@ -637,9 +638,9 @@ pub struct ChunkStorageSize {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct NumChunks {
-    /// A dataspace; only its selection's chunks count.
+    /// A dataspace. Only chunks in its selection count.
     pub space: Id,
-    /// A place for their number.
+    /// Receives the number of chunks.
     pub count: *mut Size,
 }
 
@@ -647,17 +648,17 @@ pub struct NumChunks {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkInfo {
-    /// A dataspace; only its selection's chunks count.
+    /// A dataspace. Only chunks in its selection count.
     pub space: Id,
-    /// The number of the chunk among them.
+    /// The number of the chunk among those in the selection.
     pub index: Size,
-    /// A place for the chunk's first element.
+    /// Receives the coordinates of the chunk's first element.
     pub offset: *mut Size,
-    /// A place for its filter mask.
+    /// Receives the filter mask.
     pub filters: *mut c_uint,
-    /// A place for its address in the file.
+    /// Receives the address of the chunk in the file.
     pub address: *mut Address,
-    /// A place for its stored size.
+    /// Receives the stored size of the chunk.
     pub size: *mut Size,
 }
 
@@ -665,17 +666,18 @@ pub struct ChunkInfo {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkInfoByCoord {
-    /// The chunk's first element.
+    /// The coordinates of the chunk's first element.
     pub offset: *const Size,
-    /// A place for its filter mask.
+    /// Receives the filter mask.
     pub filters: *mut c_uint,
-    /// A place for its address in the file.
+    /// Receives the address of the chunk in the file.
     pub address: *mut Address,
-    /// A place for its stored size.
+    /// Receives the stored size of the chunk.
     pub size: *mut Size,
 }
 
-/// `H5D_chunk_iter_op_t`: first element, filter mask, address and stored size of a chunk, and the program's own argument.
+/// `H5D_chunk_iter_op_t`. Arguments: first element, filter mask, address and stored size of a chunk, then the program's own
+/// argument.
 pub type ChunkOperation =
     unsafe extern "C-unwind" fn(*const Size, c_uint, Address, Size, *mut c_void) -> c_int;
 
@@ -683,8 +685,8 @@ pub type ChunkOperation =
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkIter {
-    /// The callback.
+    /// The program's function.
     pub operation: ChunkOperation,
-    /// Its last argument.
+    /// The last argument of `operation`.
     pub data: *mut c_void,
 }

@@ -1,4 +1,4 @@
-//! The connector's table of callbacks: the structure `H5VL_class_t` of `H5VLconnector.h`. It has version 3 in HDF5 1.14.0 to 2.2.
+//! The table of callbacks: the structure `H5VL_class_t` of `H5VLconnector.h`, which has version 3 in HDF5 1.14.0 to 2.2.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -12,7 +12,7 @@ use crate::arguments::{
 use crate::below::info::{CAPABILITIES, NAME};
 use crate::callbacks as c;
 
-/// A callback that we leave out. It has the size of a pointer.
+/// A callback that this connector omits. It has the size of a pointer.
 type Absent = Option<unsafe extern "C-unwind" fn()>;
 
 /// `H5VL_info_class_t`.
@@ -310,16 +310,16 @@ pub struct Class {
     optional: OptionalOf,
 }
 
-// SAFETY: the table is never written to, and its one pointer is to a text that lives as long as the process.
+// SAFETY: the table is never written to, and its only pointer is to a static text.
 unsafe impl Sync for Class {}
 
-/// The number of the connector: not reserved by the HDF Group (512 and more), and at most 65535: "H5".
+/// The number of the connector, "H5" in ASCII. Numbers below 512 are reserved by the HDF Group, and 65535 is the largest.
 pub const VALUE: c_int = 0x4835;
-/// The connector.
+/// The table for libraries that this plug-in serves.
 pub static CONNECTOR: Class = class(3, VALUE, NAME);
 
-/// The same for a libhdf5 that another plug-in serves: no version that there is, no name that a program asks for. libhdf5
-/// then goes on to the next plug-in.
+/// The table for a libhdf5 that another plug-in serves. Its version does not exist, and no program asks for its name. libhdf5
+/// rejects it and goes on to the next plug-in.
 pub static DECLINED: Class = class(c_uint::MAX, VALUE + 1, c"h5logfs (another plug-in)");
 
 const fn class(version: c_uint, value: c_int, name: &'static CStr) -> Class {
@@ -433,13 +433,13 @@ const fn class(version: c_uint, value: c_int, name: &'static CStr) -> Class {
     }
 }
 
-/// The class of a connector.
+/// Returns the class of a connector.
 unsafe extern "C-unwind" fn class_at(
     handle: Handle,
     level: c_int,
     class: *mut *const c_void,
 ) -> Status {
-    /// `H5VL_GET_CONN_LVL_CURR`: the connector itself, not the one at the bottom.
+    /// `H5VL_GET_CONN_LVL_CURR`: this connector rather than the one at the bottom.
     const CURRENT: c_int = 0;
     if level != CURRENT {
         // SAFETY: libhdf5 has called with these arguments.

@@ -1,4 +1,4 @@
-//! What libhdf5 wraps objects with that it has from the connector at the bottom.
+//! Contexts, with which libhdf5 wraps objects of the connector at the bottom.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::below::info::Info;
 use crate::session::Session;
 
-/// What an object needs to become one of ours.
+/// The context in which an object of the connector at the bottom becomes an object of this one.
 #[derive(Debug)]
 pub struct Context {
-    /// Their connector, and its library.
+    /// The connector below and its library.
     pub info: Arc<Info>,
-    /// The session of their file.
+    /// The session of the file, if it is a log.
     pub session: Option<Arc<Session>>,
-    /// That of the connector below, or null. It never changes; threads may share it.
+    /// The context of the connector below, or null. It never changes, and threads may share it.
     under: AtomicPtr<c_void>,
 }
 
 impl Context {
-    /// That of the connector below, or null.
+    /// The context of the connector below, or null.
     pub fn under(&self) -> *mut c_void {
         self.under.load(Ordering::Relaxed)
     }
 
-    /// What objects of a session are wrapped with. `under`: that of the connector below, or null, which is given up.
+    /// Makes a context. `under`: the context of the connector below, or null. Takes ownership of it.
     pub fn new(info: &Arc<Info>, session: Option<&Arc<Session>>, under: *mut c_void) -> Self {
         Context {
             info: Arc::clone(info),
@@ -41,7 +41,7 @@ impl Drop for Context {
         } = &*self.info;
         let under = self.under();
         if !under.is_null() {
-            // SAFETY: the context of the connector below, freed once.
+            // SAFETY: the context belongs to the connector below, and is freed once.
             library.quietly(|f| unsafe { (f.H5VLfree_wrap_ctx)(under, *under_vol) });
         }
     }

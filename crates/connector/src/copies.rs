@@ -1,4 +1,4 @@
-//! `H5Ocopy`: the native connector copies objects of the metadata image, and the elements of logged datasets follow.
+//! `H5Ocopy` from and to logs. The native connector copies objects of the metadata image; the elements of logged datasets follow.
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::ptr;
@@ -19,22 +19,22 @@ use crate::session::Session;
 use h5logfs_common::fault::Fault;
 use h5logfs_output::automatic::Cause;
 
-/// What `H5Ocopy` copies.
+/// The arguments of `H5Ocopy`.
 #[derive(Clone)]
 pub struct Copy<'a> {
-    /// The session of the file that the source is in.
+    /// The session of the source's file, if it is a log.
     pub source_session: Option<Arc<Session>>,
-    /// The session of the file that the copy is in.
+    /// The session of the copy's file, if it is a log.
     pub target_session: Option<Arc<Session>>,
-    /// What the source is seen from.
+    /// The object where the path of the source starts.
     pub source: &'a Below,
-    /// Which object that is meant from there.
+    /// The place of the source, starting at `source`.
     pub source_location: &'a Location,
     /// The path of the source from there.
     pub source_name: &'a CStr,
-    /// What the copy is seen from.
+    /// The object where the path of the copy starts.
     pub target: &'a Below,
-    /// Which object that is meant from there.
+    /// The place of the copy, starting at `target`.
     pub target_location: &'a Location,
     /// The path of the copy from there.
     pub target_name: &'a CStr,
@@ -46,10 +46,10 @@ pub struct Copy<'a> {
     pub dxpl: Id,
 }
 
-/// The most bytes of elements that are copied at once.
+/// The largest part of a dataset that is copied in one step, in bytes.
 const AT_ONCE: u64 = 16 << 20;
 
-/// Copies objects, from or to a log that is written.
+/// Copies an object from or to a log that is being written. `None` if neither file is such a log.
 pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, Fault> {
     let (source, target) = (log_of(&copy.source_session), log_of(&copy.target_session));
     if source.is_none() && target.is_none() {
@@ -62,12 +62,12 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, Fault> {
                 .into(),
         );
     }
-    // The first rank copies, and reads what all have written.
+    // The first rank copies, so it must be able to read elements of all ranks.
     if let Some(log) = source.filter(|log| log.is_parallel()) {
         log.flush(true, Cause::Automatic)?;
     }
     copy.source.check_like(copy.target)?;
-    // SAFETY: the objects are open, and the arguments those of the library.
+    // SAFETY: the objects are open, and the arguments come from the library.
     let status = copy.source.quietly(|f, from, vol| unsafe {
         (f.H5VLobject_copy)(
             from,
@@ -100,11 +100,11 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, Fault> {
     Ok(Some(SUCCESS))
 }
 
-/// Whether a copy takes along what references lead to.
+/// Whether the copy includes the targets of references.
 fn expands_references(copy: &Copy<'_>) -> bool {
     const EXPAND_REFERENCES: c_uint = 8;
     let mut flags = 0;
-    // SAFETY: the list is one of the library; there is a place for the flags.
+    // SAFETY: the list belongs to the library, and the place for the flags is valid.
     let status = copy
         .source
         .library()
@@ -116,7 +116,7 @@ fn log_of(session: &Option<Arc<Session>>) -> Option<&Log> {
     session.as_ref()?.log()
 }
 
-/// The dataset at a path, below `base` where there is one.
+/// Opens the dataset at a path, below `base` if it is given.
 fn dataset_at(
     object: &Below,
     location: &Location,
@@ -154,7 +154,7 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
     let made = dataset_at(copy.target, copy.target_location, copy.target_name, name)?;
     let (source, target) = (log_of(&copy.source_session), log_of(&copy.target_session));
     let from = match source {
-        // A path that leads to no dataset is one that the copy has made of a link.
+        // A path that leads to no dataset comes from a link that the copy has replaced by its target.
         Some(log) => match dataset_at(copy.source, copy.source_location, copy.source_name, name) {
             Ok(original) => log.datasets().find(&original.below)?,
             Err(_) => None,
@@ -192,10 +192,10 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
     })
 }
 
-/// What is done with a box: its start and count.
+/// A function that handles a box, given by start and count.
 type Visit<'a> = dyn FnMut(&[u64], &[u64]) -> Result<(), Fault> + 'a;
 
-/// Calls with the parts of a box that are not too large.
+/// Splits a box into parts of at most [`AT_ONCE`] bytes, and calls `visit` for each.
 fn for_boxes(
     start: Vec<u64>,
     count: Vec<u64>,
@@ -235,7 +235,7 @@ fn write_below(
     let dims = from.dims();
     let rank = dims.len() as c_int;
     let mut is_selected = true;
-    // A scalar is written as a whole.
+    // A scalar has no selection.
     let spaces = (rank > 0).then(|| {
         // SAFETY: all lists have a number for each dimension.
         library.nested(|f| unsafe {
@@ -258,7 +258,7 @@ fn write_below(
     let mut datatype = from.file_type.id;
     let mut buf = elements.as_ptr().cast::<c_void>();
     let has_spaces = memory >= 0 && file >= 0 && is_selected;
-    // SAFETY: one dataset, and elements of its type for all that is selected.
+    // SAFETY: there is one dataset, and the buffer holds elements of its type for the whole selection.
     let mut write = || {
         below.quietly(|f, mut under, vol| unsafe {
             (f.H5VLdataset_write)(
@@ -276,7 +276,7 @@ fn write_below(
     };
     let status = if has_spaces { write() } else { FAILURE };
     if let Some(spaces) = spaces {
-        // SAFETY: both are ours, and closed once.
+        // SAFETY: this function created both dataspaces, and closes them once.
         library.nested(|f| unsafe { spaces.map(|space| (f.H5Sclose)(space)) });
     }
     match status {

@@ -1,4 +1,4 @@
-//! The functions of libhdf5 that the connector calls.
+//! Functions of libhdf5 that the connector calls.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
@@ -13,17 +13,17 @@ use crate::arguments::{
 /// An object of the connector below.
 type Under = *mut c_void;
 type Place = *const Location;
-/// `H5D_gather_func_t`: none.
+/// `H5D_gather_func_t`; the connector always passes null.
 type Gather = Option<unsafe extern "C-unwind" fn()>;
 /// `H5D_scatter_func_t`.
 type Scatter = unsafe extern "C-unwind" fn(*mut *const c_void, *mut usize, *mut c_void) -> Status;
 type Notify = Option<unsafe extern "C-unwind" fn()>;
 
 h5logfs_host::functions! {
-    /// Functions of libhdf5, by the names that its headers have.
+    /// Functions of libhdf5, under the names in its headers.
     ///
-    /// Those of `H5VLconnector_passthru.h` leave the error stack as it is when they begin: [`Library::quietly`]. The
-    /// others clear it: [`Library::nested`].
+    /// Functions of `H5VLconnector_passthru.h` do not clear the error stack when they begin: call them within
+    /// [`Library::quietly`]. All others clear it: call them within [`Library::nested`].
     pub struct Functions for "h5logfs_connector" {
         H5get_libversion: fn(*mut c_uint, *mut c_uint, *mut c_uint) -> Status,
         H5allocate_memory: fn(usize, bool) -> *mut c_void,
@@ -221,25 +221,25 @@ h5logfs_host::functions! {
 }
 
 h5logfs_host::functions! {
-    /// Those that only parallel HDF5 has.
+    /// Functions that only parallel HDF5 has.
     pub struct Parallel for "h5logfs_connector" {
         H5Pget_dxpl_mpio: fn(Id, *mut c_int) -> Status,
         H5Pset_dxpl_mpio: fn(Id, c_int) -> Status,
     }
 }
 
-/// The libhdf5 that uses the connector.
+/// A libhdf5 that uses the connector.
 pub type Library = h5logfs_host::Library<Functions>;
 
 /// The version of a library: major, minor, release.
 pub fn version(library: &Library) -> (c_uint, c_uint, c_uint) {
     let (mut major, mut minor, mut release) = (0, 0, 0);
-    // SAFETY: all three are places for a number.
+    // SAFETY: all three are valid places for a number.
     library.nested(|f| unsafe { (f.H5get_libversion)(&mut major, &mut minor, &mut release) });
     (major, minor, release)
 }
 
-/// Whether a library is HDF5 2.0 or later, where some arguments are others.
+/// Whether a library is HDF5 2.0 or later, which changed some argument structures.
 pub fn is_version_2(library: &Library) -> bool {
     version(library).0 >= 2
 }

@@ -1,4 +1,4 @@
-//! What libhdf5 holds of an object of ours: the object of the connector below, and the open log that it belongs to.
+//! The connector's own objects: each holds the object of the connector below, and the open log that it belongs to.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -23,58 +23,58 @@ use h5logfs_output::automatic::Call;
 /// A file, group, dataset, committed datatype, attribute or request.
 #[derive(Debug)]
 pub struct Object {
-    /// That of the connector below.
+    /// The object of the connector below.
     pub below: Below,
-    /// The open log, where it belongs to one.
+    /// The open log, if the object belongs to one.
     pub session: Option<Arc<Session>>,
-    /// The logged dataset, where it is one.
+    /// The logged dataset, if the object is one.
     pub dataset: Option<Arc<Dataset>>,
-    /// What other objects of its file are wrapped with, once it was asked for that.
+    /// The context for wrapping objects of the same file, made on first use.
     pub context: OnceLock<Arc<Context>>,
-    /// What is known of it where it is a virtual dataset.
+    /// The state of the object if it is a virtual dataset.
     pub virtual_dataset: Virtual,
-    /// It keeps its session open.
+    /// Whether the object keeps its session open.
     is_counted: bool,
-    /// It is a handle of a file.
+    /// Whether the object is a handle of a file.
     is_file: bool,
 }
 
-/// What a call of the connector below may do.
+/// Possible effects of a call of the connector below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It changes no object.
+    /// The call changes no object.
     Reads,
-    /// It may change an object.
+    /// The call may change an object.
     Changes,
-    /// The same, or how the native file works, which no image has.
+    /// The call may change an object, or settings of the native file that no image holds.
     Configures,
-    /// It changes an object: an error where the file cannot be written.
+    /// The call changes an object. It fails if the file cannot be written.
     Writes,
-    /// Functions of the program run in it, with calls of their own.
+    /// The call runs functions of the program, which may make calls of their own.
     Runs,
 }
 
-/// What a path leads to.
+/// The target of a path whose file is about to change.
 #[derive(Debug, Clone, Copy)]
 pub enum Changed<'a> {
-    /// A link, and the object that is made behind it.
+    /// A link, and the object to be made behind it.
     Link(&'a CStr),
     /// An object.
     Object(&'a CStr),
 }
 
 impl<'a> Changed<'a> {
-    /// A link, unless an object is made without a name.
+    /// The link to be made; `None` for an object without a name.
     ///
     /// # Safety
     ///
     /// The name is a C string or null.
     pub unsafe fn link(name: *const c_char) -> Option<Self> {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         (!name.is_null()).then(|| Changed::Link(unsafe { CStr::from_ptr(name) }))
     }
 
-    /// The path of the object that has it, unless that is the one from which the path starts.
+    /// The path of the object that contains the target. `None` if that is the object where the path starts.
     fn container(self) -> Option<Vec<u8>> {
         let path = match self {
             Changed::Object(path) => path.to_bytes(),
@@ -89,7 +89,7 @@ impl<'a> Changed<'a> {
 }
 
 impl Object {
-    /// An object that the connector below has opened.
+    /// Wraps an object that the connector below has opened.
     pub fn new(under: *mut c_void, info: &Arc<Info>, session: Option<&Arc<Session>>) -> Self {
         let is_counted = session.is_some_and(|session| session.enter());
         Object {
@@ -103,7 +103,7 @@ impl Object {
         }
     }
 
-    /// A file that the connector below has opened.
+    /// Wraps a file that the connector below has opened.
     pub fn file(under: *mut c_void, info: &Arc<Info>, session: Option<&Arc<Session>>) -> Self {
         let mut object = Object::new(under, info, session);
         object.is_file = object.is_counted;
@@ -113,7 +113,7 @@ impl Object {
         object
     }
 
-    /// An object of a type that is told: a dataset may be a logged one.
+    /// Wraps an object of a known type. A dataset may be a logged one.
     pub fn of_type(
         under: *mut c_void,
         object_type: c_int,
@@ -137,8 +137,7 @@ impl Object {
         Ok(object)
     }
 
-    /// Finds the session of the file that the object lies in, to which an external link may have led, and the logged
-    /// dataset that it is.
+    /// Finds the session of the object's file, since an external link may have led to another one, and the logged dataset.
     fn find_place(&mut self, object_type: c_int) -> Result<(), Fault> {
         let Some(session) = self.session.clone() else {
             return Ok(());
@@ -160,58 +159,60 @@ impl Object {
         self.dataset = None;
         let session = self.session.take().filter(|_| self.is_counted);
         if let Some(Err(reason)) = session.map(|session| session.leave(self.is_file)) {
-            // libhdf5 has given the object up, and takes no failure.
+            // libhdf5 has given the object up and accepts no failure, so the reason goes on the error stack.
             self.library().push(Kind::Close, &reason.to_string());
         }
     }
 
-    /// The library whose object it is.
+    /// The library of the object.
     pub fn library(&self) -> &Library {
         self.below.library()
     }
 
-    /// The object is about to be closed. Fails where that closes its log, and that fails: the object stays open.
+    /// Prepares the close of the object. This may close its log. If that fails, the object stays open.
     pub fn before_leave(&self) -> Result<(), Fault> {
         let session = self.session.as_ref().filter(|_| self.is_counted);
         let file = self.is_file.then_some(&self.below);
         session.map_or(Ok(()), |session| session.before_leave(file))
     }
 
-    /// As libhdf5 knows it.
+    /// Gives the object to libhdf5.
     pub fn into_handle(self) -> Handle {
         Box::into_raw(Box::new(self)).cast()
     }
 
+    /// Borrows an object from libhdf5.
+    ///
     /// # Safety
     ///
-    /// `handle` is of [`Object::into_handle`], and lives as long as the reference.
+    /// `handle` comes from [`Object::into_handle`], and lives as long as the reference.
     pub unsafe fn of_handle<'a>(handle: Handle) -> &'a Self {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { &*handle.cast::<Object>() }
     }
 
-    /// The same for a handle that may be null.
+    /// Borrows an object from libhdf5, if there is one.
     ///
     /// # Safety
     ///
-    /// As [`Object::of_handle`], or null.
+    /// `handle` is null, or as for [`Object::of_handle`].
     pub unsafe fn of_optional_handle<'a>(handle: Handle) -> Option<&'a Self> {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { handle.cast::<Object>().as_ref() }
     }
 
-    /// Frees it, after the connector below has given up its own. The last object of a log ends its session.
+    /// Frees an object, after the connector below has closed its own. The last object of a log ends the session.
     ///
     /// # Safety
     ///
-    /// `handle` is of [`Object::into_handle`], and is given up.
+    /// `handle` comes from [`Object::into_handle`], and nothing uses it afterwards.
     pub unsafe fn free(handle: Handle) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let mut object = unsafe { Box::from_raw(handle.cast::<Object>()) };
         object.leave();
     }
 
-    /// Calls the connector below. Its errors are on the error stack. An asynchronous request is wrapped.
+    /// Passes a call on to the connector below. Its errors are on the error stack. An asynchronous request is wrapped.
     pub fn pass(
         &self,
         effect: Effect,
@@ -229,7 +230,7 @@ impl Object {
         Ok(status)
     }
 
-    /// The same for another object. Null if there is none.
+    /// Passes on a call that opens or creates an object, and wraps that object. Null if there is none.
     pub fn pass_child(
         &self,
         effect: Effect,
@@ -265,8 +266,8 @@ impl Object {
         Ok(other.or_else(|| self.session.clone()))
     }
 
-    /// The same for a path that leads to what is about to be changed, in a call that HDF5 makes collective. Fails where nothing
-    /// can be written there.
+    /// The session of the file that a call is about to change, through a path. HDF5 makes such calls collective. Fails if the
+    /// file cannot be written.
     pub fn changed_at(
         &self,
         path: Option<Changed<'_>>,
@@ -282,14 +283,14 @@ impl Object {
         Ok(session)
     }
 
-    /// Fails where the object lies in a file that an external link led to, and nothing can be written there.
+    /// Fails if the object lies in a file that an external link led to, and that cannot be written.
     pub fn check_writable(&self) -> Result<(), Fault> {
         self.session
             .as_ref()
             .map_or(Ok(()), |session| session.check_writable())
     }
 
-    /// Calls the connector below.
+    /// Calls the connector below, with error printing as the effect requires.
     pub fn call<R>(
         &self,
         effect: Effect,
@@ -329,7 +330,7 @@ impl Object {
         Ok(child.into_handle())
     }
 
-    /// Calls with a link access property list by which links lead to logs, too.
+    /// Runs `call` with a link access property list through which links to logs can be followed.
     pub fn with_links<R>(&self, links: Id, call: impl FnOnce() -> R) -> R {
         match &self.session {
             Some(session) => session.with_links(&self.below.info, links, call),
@@ -337,12 +338,12 @@ impl Object {
         }
     }
 
-    /// Does something that libhdf5 has asked for; what goes wrong is put on its error stack.
+    /// Answers a call of libhdf5. A failure goes on its error stack.
     pub fn answer(&self, kind: Kind, act: impl FnOnce() -> Result<Status, Fault>) -> Status {
         self.library().caught(kind, act).unwrap_or(FAILURE)
     }
 
-    /// Flushes its log, after the connector below has flushed the object.
+    /// Flushes the log of an object, after the connector below has flushed the object itself.
     pub fn flushed(&self, status: Status) -> Result<Status, Fault> {
         if status >= 0
             && let Some(session) = &self.session
@@ -352,13 +353,13 @@ impl Object {
         Ok(status)
     }
 
-    /// Whether it is a dataset that is written and read by lists of blocks, too: a logged one with dimensions.
+    /// Whether lists of blocks can be transferred: the object must be a logged dataset with dimensions.
     pub fn takes_lists(&self) -> bool {
         let dataset = self.dataset.as_ref();
         dataset.is_some_and(|dataset| !dataset.max_dims.is_empty())
     }
 
-    /// Tells its log that something may have changed.
+    /// Tells the log of the object that something may have changed.
     pub fn touch(&self) {
         if let Some(session) = &self.session {
             session.touch();
@@ -366,7 +367,7 @@ impl Object {
     }
 }
 
-/// Calls the connector below for two objects. One may be missing where both are the same.
+/// Passes on a call with two objects. One may be missing if both are the same.
 pub fn pass_two(
     one: Option<&Object>,
     other: Option<&Object>,
@@ -385,7 +386,7 @@ pub fn pass_two(
     }))
 }
 
-/// Calls the connector below, wherever its object is.
+/// Passes on a call of any object to the connector below.
 pub fn pass(
     info: &Arc<Info>,
     requests: Requests,
@@ -396,7 +397,7 @@ pub fn pass(
     status
 }
 
-/// Makes an asynchronous request of the connector below one of ours.
+/// Wraps an asynchronous request of the connector below.
 pub fn wrap_request(info: &Arc<Info>, requests: Requests) {
     // SAFETY: libhdf5 gives null, or a place for a request.
     let Some(request) = (unsafe { requests.as_mut() }) else {

@@ -1,6 +1,6 @@
-//! Options of new logs: what the connector's information string says, else the environment, else a default.
+//! Options of new logs. The connector's information string comes first, then the environment, then the defaults.
 //!
-//! [`NAMES`] is the one list of them: an option `buffer_limit` is `buffer_limit=` in the information string, and
+//! [`NAMES`] lists all options. The option `buffer_limit`, for example, is `buffer_limit=` in the information string and
 //! `H5LOGFS_BUFFER_LIMIT` in the environment.
 
 use std::ffi::{OsString, c_int};
@@ -14,14 +14,14 @@ use h5logfs_output::{Fsync, Subfiles};
 
 use crate::pattern::Patterns;
 
-/// How a new log is written.
+/// The options of a new log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Which new files become logs.
+    /// Names of new files that become logs.
     pub matching: Patterns,
-    /// How these are written.
+    /// The options of the writer.
     pub output: h5logfs_output::Options,
-    /// A log that is opened again goes on from what no flush covers, too.
+    /// Whether a log that is opened again takes in unflushed data of an earlier job.
     pub takes_in: bool,
 }
 
@@ -38,12 +38,13 @@ impl Default for Options {
     }
 }
 
-/// Most programs never flush. One that is killed loses so much.
+/// The default interval between automatic flushes. Most programs never flush, and one that is killed loses data of at most this
+/// time.
 const FLUSH_EVERY: Duration = Duration::from_secs(30);
 
 type Setter = fn(&mut Options, &str) -> Result<(), &'static str>;
 
-/// An option: its name in the information string, and that of its variable.
+/// An option: its name in the information string, and its environment variable.
 struct Row {
     name: &'static str,
     variable: &'static str,
@@ -174,7 +175,7 @@ const ROWS: [Row; 14] = [
     },
 ];
 
-/// The options: name, and environment variable.
+/// All options: name, and environment variable.
 pub const NAMES: [(&str, &str); ROWS.len()] = {
     let mut names = [("", ""); ROWS.len()];
     let mut row = 0;
@@ -185,7 +186,7 @@ pub const NAMES: [(&str, &str); ROWS.len()] = {
     names
 };
 
-/// The least that a buffer holds.
+/// The smallest buffer, in bytes.
 const SMALLEST_BUFFER: u64 = 64 << 10;
 
 fn buffer_limit(value: &str) -> Result<u64, &'static str> {
@@ -226,12 +227,12 @@ fn yes_or_no(value: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// Options that an information string sets. They were checked.
+/// Options set by an information string. Their values are valid.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Given(Vec<(&'static str, String)>);
 
 impl Given {
-    /// Adds one option. Fails with a sentence that names it.
+    /// Adds an option. Fails with a sentence that names the option.
     pub fn add(&mut self, name: &str, value: &str) -> Result<(), Fault> {
         let row = ROWS.iter().find(|row| row.name == name);
         let row = row.ok_or_else(|| unknown(name))?;
@@ -241,7 +242,7 @@ impl Given {
         Ok(())
     }
 
-    /// As in an information string: `;name=value` for each.
+    /// The options in the form of an information string: `;name=value` for each.
     pub fn text(&self) -> String {
         let items = self.0.iter();
         items
@@ -249,8 +250,8 @@ impl Given {
             .collect()
     }
 
-    /// These options, those of the environment, and those of the program's lists, each before the next. Fails with a sentence
-    /// that names the variable.
+    /// Completes these options from the environment, then from the program's property lists. Fails with a sentence that names the
+    /// variable.
     pub fn complete(
         &self,
         of_lists: Options,
@@ -261,7 +262,7 @@ impl Given {
             if let Some(value) = environment(row.variable) {
                 let value = value
                     .to_str()
-                    .ok_or_else(|| Fault::Refused(format!("{}: not a text", row.variable)))?;
+                    .ok_or_else(|| Fault::Refused(format!("{}: not UTF-8", row.variable)))?;
                 set(&mut options, row, row.variable, value)?;
             }
         }
@@ -288,7 +289,7 @@ fn unknown(name: &str) -> Fault {
 }
 
 impl Options {
-    /// What a program that was ported to the Log VOL has set in its lists: see `h5logfs_host::lists`.
+    /// Options that a program for the Log VOL has set in its property lists: see `h5logfs_host::lists`.
     pub fn of_lists(
         subfiles: Option<c_int>,
         shares_selections: Option<bool>,

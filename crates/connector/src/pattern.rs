@@ -1,27 +1,27 @@
-//! Which paths an option means: `*.out.h5,run?/*.nc`.
+//! Patterns for paths in options: `*.out.h5,run?/*.nc`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Patterns, separated by commas. `*` stands for any bytes, `?` for one. A pattern without `/` is one of the file's
-/// name, another one of the whole path as the program gives it. Without a pattern nothing matches.
+/// Patterns, separated by commas. `*` stands for any bytes, `?` for one. A pattern without `/` applies to the file's name, any
+/// other to the whole path as the program gives it. Without a pattern nothing matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patterns(Vec<String>);
 
 impl Patterns {
-    /// All paths.
+    /// A pattern that all paths match.
     pub fn all() -> Self {
         Patterns::parse("*")
     }
 
-    /// What a text says. An empty one, and `none`, match nothing.
+    /// Parses patterns. An empty text, and `none`, match nothing.
     pub fn parse(text: &str) -> Self {
         let text = if text == "none" { "" } else { text };
         let patterns = text.split(',').filter(|pattern| !pattern.is_empty());
         Patterns(patterns.map(str::to_owned).collect())
     }
 
-    /// Whether one of them matches.
+    /// Whether a path matches one of the patterns.
     pub fn match_path(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default();
         self.0.iter().any(|pattern| {
@@ -32,7 +32,7 @@ impl Patterns {
     }
 }
 
-/// Goes back to the last `*` only, so its time is at most the product of both lengths.
+/// Matches one pattern. Backtracks to the last `*` only, so the time is at most the product of both lengths.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -1,4 +1,4 @@
-//! How the plug-in for parallel programs tells which ranks open a file together.
+//! Ranks that open a file together. The plug-in for parallel programs supplies the function that finds them.
 
 use std::sync::OnceLock;
 
@@ -8,22 +8,22 @@ use h5logfs_output::Ranks;
 use crate::library::Library;
 use h5logfs_common::fault::Fault;
 
-/// How ranks that open a file together are found: by its file access property list.
+/// Finds the ranks that open a file together, from its file access property list.
 pub type FindRanks = fn(&Library, Id) -> Result<Option<Ranks>, Fault>;
 
 static FINDER: OnceLock<FindRanks> = OnceLock::new();
 
-/// Lets the connector find ranks. The plug-in for parallel programs calls it before any file is opened.
+/// Sets the function that finds ranks. The plug-in for parallel programs calls this before any file is opened.
 pub fn set_finder(find: FindRanks) {
-    // The plug-in may say so again.
+    // The plug-in may call again, with the same function.
     let _ = FINDER.set(find);
 }
 
-/// The ranks that open a file with this file access property list together. `None`: this process alone.
+/// The ranks that open a file together with this file access property list. `None`: this process opens it alone.
 pub fn find(library: &Library, fapl: Id) -> Result<Option<Ranks>, Fault> {
     match FINDER.get() {
         Some(find) => find(library, fapl),
-        // The plug-in for serial programs has told of none.
+        // The plug-in for serial programs sets no function.
         None => Ok(None),
     }
 }

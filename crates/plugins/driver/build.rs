@@ -2,8 +2,8 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // libhdf5 unloads its plug-ins when it ends, and loads them again if a program goes on to use it. Threads of the host
-    // that have read through the plug-in have thread-local values with destructors in its code. And one-time allocations of
-    // the Rust runtime are not freed: they would be repeated with each loading.
+    // libhdf5 unloads plug-ins when it terminates, and loads them again if the program goes on to use it. Two things forbid an
+    // unloading. Threads of the host that have read through the plug-in hold thread-local values with destructors in its code.
+    // And the Rust runtime never frees its one-time allocations, so each loading would repeat them.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

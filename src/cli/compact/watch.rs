@@ -1,5 +1,5 @@
-//! A process that removes a file after its parent has ended, however that ended. MPICH, for example, kills all other ranks
-//! when one dies, with the signal that cannot be caught.
+//! A process that removes a file after its parent has ended, however that ended. MPICH, for example, kills all other ranks with
+//! SIGKILL when one dies, and no process can catch that signal.
 
 use std::fs;
 use std::io;
@@ -26,7 +26,7 @@ pub struct WatchArgs {
 
 /// Runs the process.
 pub fn run(args: &WatchArgs) -> anyhow::Result<()> {
-    // These signals are for the job. Only the end of the job matters here.
+    // These signals are meant for the job. This process waits for the end of the job instead.
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }

@@ -1,7 +1,8 @@
-//! `h5logfs doctor`: finds what on this machine, and in the caller's environment, keeps programs from reading and writing
+//! `h5logfs doctor`: finds faults of the machine and of the caller's environment that keep programs from reading and writing
 //! logs.
-//! libhdf5 says little when it does not find a plug-in, and goes on with ordinary files. So this loads each libhdf5 of the
-//! machine in a separate process, and lets it load the plug-ins and read their options, as programs do.
+//!
+//! libhdf5 says little when it does not find a plug-in, and goes on with ordinary files. So this command loads each libhdf5 of
+//! the machine in a separate process. That libhdf5 then loads the plug-ins and reads their options, as it does in programs.
 //!
 //! | module | contents |
 //! |---|---|
@@ -278,7 +279,7 @@ impl Report {
         }
     }
 
-    /// Checks the directories in which libhdf5 looks for plug-ins, and our plug-ins in them.
+    /// Checks the directories in which libhdf5 looks for plug-ins, and the plug-ins of h5logfs in them.
     fn plugin_path(&mut self, wanted: &Wanted) -> io::Result<()> {
         const VARIABLE: &str = PLUGIN_PATH;
         /// With this value libhdf5 loads no plug-in.
@@ -441,7 +442,7 @@ impl Report {
     }
 }
 
-/// Our plug-ins that libhdf5 finds, or would find with their installation directory.
+/// The plug-ins of h5logfs that libhdf5 finds, or would find with their installation directory.
 fn plugins() -> Vec<PathBuf> {
     let dirs: Vec<PathBuf> = match env::var_os(PLUGIN_PATH) {
         Some(dirs) => env::split_paths(&dirs).collect(),
@@ -454,7 +455,7 @@ fn plugins() -> Vec<PathBuf> {
     plugins.collect()
 }
 
-/// Names of our plug-ins in a directory.
+/// Names of the plug-ins of h5logfs in a directory.
 fn plugins_in(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in dir.read_dir()? {

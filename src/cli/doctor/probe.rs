@@ -25,7 +25,7 @@ pub struct ProbeArgs {
     library: PathBuf,
     /// Texts of options for the connector
     options: Vec<String>,
-    /// Plug-ins of ours
+    /// The plug-ins of h5logfs
     #[arg(long = "plugin", value_name = "FILE")]
     plugins: Vec<PathBuf>,
 }
@@ -33,11 +33,11 @@ pub struct ProbeArgs {
 /// The result of probing a libhdf5.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Probed {
-    /// It cannot be loaded or asked, for this reason.
+    /// The library cannot be loaded or asked, for this reason.
     Failed(String),
-    /// This version knows no plug-ins except filters.
+    /// The library is of this version, which loads no plug-ins except filters.
     Old(String),
-    /// It was loaded and asked.
+    /// The library was loaded and asked.
     Asked(Loaded),
 }
 
@@ -55,8 +55,8 @@ pub struct Loaded {
     pub broken: Vec<(PathBuf, String)>,
 }
 
-/// Probes a library in a separate process. `dirs`: directories of plug-ins if the environment sets none. `plugins`: our
-/// plug-ins in these directories.
+/// Probes a library in a separate process. `dirs`: directories of plug-ins if the environment sets none. `plugins`: the plug-ins
+/// of h5logfs in these directories.
 pub fn start(
     library: &Path,
     dirs: Option<&Path>,
@@ -100,7 +100,7 @@ h5logfs_host::functions! {
 }
 
 h5logfs_host::functions! {
-    /// Functions of a libhdf5 that loads our plug-ins.
+    /// Functions of a libhdf5 that loads the plug-ins of h5logfs.
     struct Functions for "h5logfs_doctor" {
         H5open: fn() -> Status,
         H5Eset_auto2: fn(Id, Option<unsafe extern "C" fn()>, *mut c_void) -> Status,
@@ -136,7 +136,7 @@ fn probe(args: &ProbeArgs) -> Probed {
         Err(fault) => return Probed::Failed(fault.to_string()),
     };
     let Some(versions) = Versions::of(&object) else {
-        return Probed::Failed("it is no libhdf5".into());
+        return Probed::Failed("it is not a libhdf5".into());
     };
     let (mut major, mut minor, mut release) = (0, 0, 0);
     // SAFETY: the library is loaded; all pointers are to local numbers.

@@ -28,7 +28,8 @@ pub struct Incomplete {
 struct IncompleteDataset {
     name: String,
     shape: Vec<u64>,
-    /// Share of the written elements, by a record or below all of them, from 0 to 1. Left out where there are more gaps.
+    /// Share of the elements that are written, from 0 to 1: by a record, or in the base below all records. Left out where there
+    /// are more gaps.
     #[serde(skip_serializing_if = "Option::is_none")]
     covered: Option<f64>,
     /// The first unlimited dimension, otherwise the first one.

@@ -65,7 +65,7 @@ pub(super) struct LoggedReport {
     /// Size of the plain array in the file, if there is one, in bytes. Records override it.
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<u64>,
-    /// Share of the written elements, by a record or below all of them. Left out if it was not counted.
+    /// Share of the elements that are written, by a record or in the base below all records. Left out if it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -258,7 +258,7 @@ impl DatasetReport {
 }
 
 impl DatasetReport {
-    /// Names of its filters.
+    /// Names of the dataset's filters.
     pub fn filter_names(&self) -> String {
         let names: Vec<String> = self.filters.iter().map(|id| filter_name(*id)).collect();
         names.join(" ")

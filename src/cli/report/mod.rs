@@ -165,7 +165,7 @@ fn watch(args: &ReportArgs) -> Result<()> {
     }
 }
 
-/// The next report on a log, which may be closed meanwhile, and be no log any more. `before`: the last report.
+/// The next report on a log. The log may be closed meanwhile, or even become an ordinary file. `before`: the last report.
 fn renewed(
     changes: &mut Changes,
     before: Option<FileReport>,
@@ -244,7 +244,7 @@ impl FileReport {
         self.content.as_ref().is_ok_and(|log| !log.found.is_closed)
     }
 
-    /// This report after the log was closed and became a plain file, about which no page can be made.
+    /// Turns the report on a log into that on the plain file that the log has become. No new page can be made about such a file.
     fn became(mut self, plain: Plain) -> Self {
         let (state, what) = match plain {
             Plain::Hdf5 => (SETTLED, "closed and settled: an ordinary HDF5 file"),

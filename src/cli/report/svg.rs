@@ -23,9 +23,9 @@ pub struct Class {
 pub enum Colouring {
     /// Written share of a cell.
     Written,
-    /// Number of times that it was written.
+    /// Number of times that the elements of a cell were written.
     Times,
-    /// The last rank that wrote it.
+    /// The last rank that wrote to a cell.
     Rank,
     /// The flush of the last write.
     Flush,
@@ -319,7 +319,7 @@ pub fn bars(values: &[u64], texts: impl Fn(usize) -> String, label: &str) -> Str
     svg + "</svg>"
 }
 
-/// One horizontal bar, filled to this share.
+/// A horizontal bar, filled to this share.
 pub fn bar(share: f64) -> String {
     format!(
         "<svg class=\"bar\" viewBox=\"0 0 100 1\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"{:.1}\" height=\"1\"/></svg>",

@@ -1,8 +1,8 @@
-//! Calls that do not change what libhdf5 remembers for the call that we are in.
+//! Calls of libhdf5 in an API context of their own.
 //!
-//! Within a call libhdf5 keeps properties of the lists that it has looked at: how memory is given to sequences, what a conversion
-//! calls on an overflow. The functions for connectors go on with the same. So one that looks at a default list before the
-//! elements are read would decide for these, too.
+//! During a call, libhdf5 caches properties of the lists that it has read: how memory is allocated for variable-length elements,
+//! which function handles an overflow in a conversion. Functions for connectors share the context of the call that they run in. A
+//! call that reads a default list first would therefore decide these properties for elements that are read later.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -12,12 +12,12 @@ use h5logfs_host::types::Status;
 
 use crate::library::Library;
 
-/// `H5VLopen_lib_context` and `H5VLclose_lib_context`, since HDF5 2.
+/// The functions of HDF5 2.0 and later.
 const LATER: [&CStr; 2] = [c"H5VLopen_lib_context", c"H5VLclose_lib_context"];
-/// What they were called before, without an argument.
+/// The functions of HDF5 1.14, which take no argument.
 const EARLIER: [&CStr; 2] = [c"H5VLstart_lib_state", c"H5VLfinish_lib_state"];
 
-/// Calls with a state of the library of its own.
+/// Runs `call` in an API context of its own.
 pub fn apart<R>(library: &Library, call: impl FnOnce() -> R) -> R {
     type Open = unsafe extern "C-unwind" fn(*mut *mut c_void) -> Status;
     type Close = unsafe extern "C-unwind" fn(*mut c_void) -> Status;
@@ -28,7 +28,8 @@ pub fn apart<R>(library: &Library, call: impl FnOnce() -> R) -> R {
     };
     if let Some((open, close)) = functions(LATER) {
         let mut state = ptr::null_mut();
-        // SAFETY: the functions have these types where a library has them, and a state is closed where it was opened.
+        // SAFETY: a library that exports functions of these names gives them these types. The context is closed once, if it was
+        // opened.
         let open = unsafe { std::mem::transmute::<*const c_void, Open>(open) };
         let close = unsafe { std::mem::transmute::<*const c_void, Close>(close) };
         let is_open = library.quietly(|_| unsafe { open(&mut state) }) >= 0;
@@ -42,7 +43,7 @@ pub fn apart<R>(library: &Library, call: impl FnOnce() -> R) -> R {
     let Some((start, finish)) = functions(EARLIER) else {
         return call();
     };
-    // SAFETY: see above.
+    // SAFETY: as above.
     let start = unsafe { std::mem::transmute::<*const c_void, Start>(start) };
     let finish = unsafe { std::mem::transmute::<*const c_void, Start>(finish) };
     let is_open = library.quietly(|_| unsafe { start() }) >= 0;

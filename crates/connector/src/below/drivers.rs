@@ -13,21 +13,21 @@ use crate::arguments::{DescriptorAsked, Optional};
 use crate::library::Functions;
 use h5logfs_common::fault::Fault;
 
-/// The name of the file driver.
+/// The name under which the file driver is registered.
 const DRIVER: &CStr = c"h5logfs";
 
-/// Whether the bytes of the file are in the list, and the path means nothing.
+/// Whether the list holds the bytes of the file (`H5Pset_file_image`). The path then means nothing.
 pub fn has_image(info: &Info, fapl: Id) -> bool {
     let mut length = 0_usize;
-    // SAFETY: `fapl` is a list of this library. Without a place for the bytes only their number is told.
+    // SAFETY: `fapl` is a list of this library. With a null place for the bytes, the library returns only their number.
     let status = info
         .library
         .nested(|f| unsafe { (f.H5Pget_file_image)(fapl, ptr::null_mut(), &mut length) });
     status >= 0 && length > 0
 }
 
-/// Calls with a copy of a file access property list for the native connector, in which the file driver is set. Where it was set
-/// before, it keeps its options.
+/// Runs `call` with a copy of a file access property list for the native connector. The copy names the file driver, and keeps the
+/// driver's options if the list named it already.
 pub fn with_driver<R>(info: &Info, fapl: Id, call: impl FnOnce(Id) -> R) -> Result<R, Fault> {
     let set = |list| set_driver(info, list, DRIVER, h5logfs_file_driver::class());
     info.with_under_list(fapl, |list| {
@@ -41,7 +41,7 @@ pub fn with_driver<R>(info: &Info, fapl: Id, call: impl FnOnce(Id) -> R) -> Resu
     })
 }
 
-/// Sets the file driver by which the links of a log are followed that is written, or read.
+/// Sets the file driver that follows the links of a log. A log that is being written needs the session driver.
 pub fn set_driver_for_links(info: &Info, list: Id, is_written: bool) -> Status {
     if is_written {
         set_driver(
@@ -55,7 +55,7 @@ pub fn set_driver_for_links(info: &Info, list: Id, is_written: bool) -> Status {
     }
 }
 
-/// Whether a list has a file driver of ours.
+/// Whether a list names a file driver of h5logfs.
 pub fn has_driver_of_ours(info: &Info, list: Id) -> bool {
     let is_same = |is_written| {
         PropertyList::copy(&info.library, list).is_some_and(|other| {
@@ -66,11 +66,11 @@ pub fn has_driver_of_ours(info: &Info, list: Id) -> bool {
     is_same(true) || is_same(false)
 }
 
-/// Sets a file driver of ours in a list.
+/// Sets a file driver of h5logfs in a list.
 pub fn set_driver(info: &Info, list: Id, name: &CStr, class: *const c_void) -> Status {
-    // SAFETY: the library is ready to be called, and `list` is a list of ours. The class lives as long as the process.
+    // SAFETY: the library is initialized, and `list` is a list of this crate. The class lives as long as the process.
     info.library.nested(|f| unsafe {
-        // Once, and for good: files with the same driver are compared with each other.
+        // Registered once and never removed: libhdf5 compares two files only if they have the same driver.
         if (f.H5FDis_driver_registered_by_name)(name.as_ptr()) <= 0 && (f.H5FDregister)(class) < 0 {
             return FAILURE;
         }
@@ -78,7 +78,8 @@ pub fn set_driver(info: &Info, list: Id, name: &CStr, class: *const c_void) -> S
     })
 }
 
-/// Tells the file driver of a plain file that the connector below has opened with a list, if it is written by a descriptor.
+/// Reports a plain file that the connector below has opened for writing to the file driver, by its descriptor. Only the default
+/// driver has one.
 pub fn note_written(info: &Info, request: &Request<'_>, file: *mut c_void) {
     if !request.has(access::WRITE | access::TRUNCATE | access::EXCLUSIVE)
         || !has_usual_driver(info, request.fapl)
@@ -94,7 +95,7 @@ pub fn note_written(info: &Info, request: &Request<'_>, file: *mut c_void) {
         operation: DescriptorAsked::OPERATION,
         arguments: (&raw mut asked).cast(),
     };
-    // SAFETY: the file is open, and the arguments are those of the operation. The default driver gives the place of its
+    // SAFETY: the file is open, and the arguments belong to the operation. The default driver returns the address of its
     // descriptor.
     let descriptor = info.library.quietly(|f| unsafe {
         let status = (f.H5VLfile_optional)(
@@ -115,13 +116,13 @@ pub fn note_written(info: &Info, request: &Request<'_>, file: *mut c_void) {
 
 /// Whether a list names the default driver.
 pub fn has_usual_driver(info: &Info, fapl: Id) -> bool {
-    // SAFETY: the list is of this library.
+    // SAFETY: the list belongs to this library.
     has_driver(info, fapl, |f, list| unsafe { (f.H5Pset_fapl_sec2)(list) })
 }
 
-/// Whether a list names the driver that keeps a file in memory, and does not bring changes to the disk.
+/// Whether a list names the core driver without backing store: it keeps the file in memory and discards changes.
 pub fn forgets_changes(info: &Info, fapl: Id) -> bool {
-    // SAFETY (both calls): the list is of this library, and there is room for the answers.
+    // SAFETY (both calls): the list belongs to this library, and the places for the answers are valid.
     let set_core = |f: &Functions, list| unsafe { (f.H5Pset_fapl_core)(list, 1, false) };
     if !has_driver(info, fapl, set_core) {
         return false;
@@ -133,7 +134,7 @@ pub fn forgets_changes(info: &Info, fapl: Id) -> bool {
     status >= 0 && !is_kept
 }
 
-/// Whether a list names the driver that a function sets in another one. That is not a copy: the copy of a list with a
+/// Whether a list names the driver that `set` sets. `set` acts on a new list rather than on a copy: copying a list with a
 /// communicator is a collective call.
 fn has_driver(info: &Info, fapl: Id, set: impl FnOnce(&Functions, Id) -> Status) -> bool {
     let library = &info.library;
@@ -144,19 +145,19 @@ fn has_driver(info: &Info, fapl: Id, set: impl FnOnce(&Functions, Id) -> Status)
     })
 }
 
-/// Whether two lists name the same driver.
+/// Whether two lists name one driver.
 pub fn has_same_driver(info: &Info, fapl: Id, other: Id) -> bool {
-    // SAFETY: the lists are of this library.
+    // SAFETY: the lists belong to this library.
     let driver = |list| info.library.nested(|f| unsafe { (f.H5Pget_driver)(list) });
     driver(fapl) == driver(other)
 }
 
-/// Whether the driver of a list is one for several ranks.
+/// Whether the driver of a list uses MPI.
 pub fn is_parallel_driver(info: &Info, fapl: Id) -> bool {
     /// `H5FD_FEAT_HAS_MPI`.
     const HAS_MPI: c_ulong = 0x100;
     let mut features = 0;
-    // SAFETY: the list is of this library, and there is room for the answer.
+    // SAFETY: the list belongs to this library, and the place for the answer is valid.
     let status = info
         .library
         .nested(|f| unsafe { (f.H5FDdriver_query)((f.H5Pget_driver)(fapl), &mut features) });

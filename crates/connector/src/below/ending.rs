@@ -1,8 +1,8 @@
-//! What a program leaves open: files when libhdf5 ends, and objects of a file with `H5F_CLOSE_STRONG`.
+//! Objects that a program leaves open: files when libhdf5 terminates, and objects of a file with `H5F_CLOSE_STRONG`.
 //!
-//! When it ends, libhdf5 closes one after the other, and forgets their identifiers after the last one. Where it closes one of several
-//! handles of a file, it looks at all these identifiers, also at those of handles that are given up. So they are closed
-//! before, as a program does it.
+//! A terminating libhdf5 closes objects one by one, but removes their identifiers only after the last one. When it closes one of
+//! several handles of a file, it looks at all identifiers, including those of handles that are already freed. So this module
+//! closes the objects first, through the calls that a program would make.
 
 use std::ffi::{CStr, c_uint, c_void};
 use std::ptr;
@@ -17,24 +17,24 @@ use super::questions::open_objects;
 use crate::arguments::{FileGet, FileGetArguments, Objects};
 use crate::library::{Functions, Library};
 
-/// The name of our connector.
+/// The name of the connector.
 const CONNECTOR: &CStr = c"h5logfs";
-/// `H5F_OBJ_ALL`, which stands for all files where a file is asked for.
+/// `H5F_OBJ_ALL`. In the place of a file identifier it means all files.
 const ALL_FILES: Id = 0x1f;
 /// `H5F_OBJ_FILE`.
 const FILES: c_uint = 1;
 
-/// The libraries that tell of their end. libhdf5 is not called with the lock held.
+/// Libraries that report their termination. The lock is never held during a call of libhdf5.
 static WATCHED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// What is done when a library ends.
+/// The work to do when a library terminates.
 struct End {
     library: Library,
-    /// After its files are closed.
+    /// Called after the files of the library are closed.
     then: fn(&Library),
 }
 
-/// Lets a library tell of its end, once.
+/// Asks a library to report its termination, once.
 pub fn watch(library: &Library, then: fn(&Library)) {
     type AtClose = unsafe extern "C-unwind" fn(
         unsafe extern "C-unwind" fn(*mut c_void),
@@ -58,19 +58,19 @@ pub fn watch(library: &Library, then: fn(&Library)) {
         then,
     };
     let context = Box::into_raw(Box::new(library_end));
-    // SAFETY: the function has this type where a library has it, and calls once. The plug-in stays loaded until then.
+    // SAFETY: a library that exports this function gives it this type, and calls `end` once. The plug-in stays loaded until then.
     let status = library.nested(|_| unsafe {
         let register = std::mem::transmute::<*const c_void, AtClose>(register);
         register(end, context.cast())
     });
     if status < 0 {
         forget(library);
-        // SAFETY: it was made above, and nothing else has it.
+        // SAFETY: the context was made above, and the library has not taken it.
         drop(unsafe { Box::from_raw(context) });
     }
 }
 
-/// Whether a library tells of its end.
+/// Whether a library reports its termination.
 pub fn is_told(library: &Library) -> bool {
     WATCHED.lock().contains(&library.number())
 }
@@ -79,9 +79,9 @@ fn forget(library: &Library) {
     WATCHED.lock().retain(|number| *number != library.number());
 }
 
-/// A library ends. It may begin again.
+/// Called by a library that terminates. The library may be initialized again afterwards.
 unsafe extern "C-unwind" fn end(context: *mut c_void) {
-    // SAFETY: it is what was given to the library, which calls once.
+    // SAFETY: `context` comes from `watch`, and the library calls once.
     let End { library, then } = *unsafe { Box::from_raw(context.cast::<End>()) };
     forget(&library);
     library.caught(Kind::Close, || {
@@ -91,9 +91,10 @@ unsafe extern "C-unwind" fn end(context: *mut c_void) {
     });
 }
 
-/// What cannot be closed, as a file with `H5F_CLOSE_SEMI` and open objects, is left to the library.
+/// Closes the files of the connector. Files that cannot be closed are left to the library, for example those with
+/// `H5F_CLOSE_SEMI` and open objects.
 fn close_files(f: &Functions) {
-    // SAFETY (all calls here): the library is ready to be called, and answers for any identifier. There is room for all.
+    // SAFETY (all calls here): the library is initialized and checks any identifier. The array has room for all files.
     let number = unsafe { (f.H5Fget_obj_count)(ALL_FILES, FILES) };
     let mut files: Vec<Id> = vec![0; usize::try_from(number).unwrap_or(0)];
     let found = unsafe { (f.H5Fget_obj_ids)(ALL_FILES, FILES, files.len(), files.as_mut_ptr()) };
@@ -110,22 +111,22 @@ fn close_files(f: &Functions) {
 
 fn is_ours(f: &Functions, file: Id) -> bool {
     let mut name = [0_u8; 64];
-    // SAFETY: there is room for the name and a zero byte, or for a part of it.
+    // SAFETY: the library writes at most `name.len()` bytes, with a zero byte at the end.
     let length = unsafe { (f.H5VLget_connector_name)(file, name.as_mut_ptr().cast(), name.len()) };
     length > 0 && CStr::from_bytes_until_nul(&name) == Ok(CONNECTOR)
 }
 
-/// Closes all objects of a file but the handles of the file, as libhdf5 does it in a close with `H5F_CLOSE_STRONG`.
+/// Closes all objects of a file except its own handles, as libhdf5 does for `H5F_CLOSE_STRONG`.
 pub fn close_objects(file: &Below) -> Result<(), Fault> {
     /// `H5F_OBJ_DATASET`, `_GROUP`, `_DATATYPE` and `_ATTR`.
     const OBJECTS: c_uint = 0x1e;
-    // A program may have several references to one.
+    // An identifier may have several references. Each round releases one of each.
     loop {
         let objects = identifiers(file, OBJECTS)?;
         if objects.is_empty() {
             return Ok(());
         }
-        // SAFETY: the library answers for any identifier.
+        // SAFETY: the library checks any identifier.
         let close = |object: &Id| {
             file.library()
                 .nested(|f| unsafe { (f.H5Idec_ref)(*object) })
@@ -137,7 +138,7 @@ pub fn close_objects(file: &Below) -> Result<(), Fault> {
     }
 }
 
-/// Those of the open objects of a file, of these kinds.
+/// Identifiers of a file's open objects. `kinds`: flags `H5F_OBJ_*`.
 fn identifiers(file: &Below, kinds: c_uint) -> Result<Vec<Id>, Fault> {
     let mut count = open_objects(file, kinds)?;
     let mut ids: Vec<Id> = vec![0; count];
@@ -152,12 +153,12 @@ fn identifiers(file: &Below, kinds: c_uint) -> Result<Vec<Id>, Fault> {
             },
         },
     };
-    // SAFETY: the file is open, and there is room for so many.
+    // SAFETY: the file is open, and `ids` has room for `count` identifiers.
     let status = file.quietly(|f, under, vol| unsafe {
         (f.H5VLfile_get)(under, vol, &mut args, 0, ptr::null_mut())
     });
     if status < 0 {
-        return Err("the open objects of a file cannot be found".into());
+        return Err("the open objects of a file cannot be listed".into());
     }
     ids.truncate(count);
     Ok(ids)

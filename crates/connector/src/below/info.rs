@@ -1,7 +1,7 @@
 //! The connector's information in a file access property list: the connector below, and options.
 //!
-//! `under_vol=0;under_info={};match=*.h5;fsync=flush`: all parts may be left out, also the whole string. `under_vol` is
-//! the number of the connector below, 0 for the native one, and `under_info` its own information.
+//! An example: `under_vol=0;under_info={};match=*.h5;fsync=flush`. Every part is optional, and so is the whole string.
+//! `under_vol` is the number of the connector below, 0 for the native one. `under_info` is that connector's own information.
 
 use std::cmp::Ordering;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -23,40 +23,40 @@ use h5logfs_common::fault::Fault;
 
 /// The name of the connector.
 pub const NAME: &CStr = c"h5logfs";
-/// What the native connector of these versions can do: flags 2 to 36, without asynchronous calls, maps and threads.
+/// Capability flags of the native connector in these versions: bits 2 to 36 without asynchronous calls, maps and threads.
 pub const CAPABILITIES: u64 = 0x1f_ffff_9ffc;
 /// `H5_VOL_NATIVE`.
 const NATIVE: c_int = 0;
 
-/// What one libhdf5 keeps for files that it opens through us. libhdf5 knows it by the address in its `Arc`.
+/// The state of one libhdf5 for files that it opens through this connector. libhdf5 holds it by the address in its `Arc`.
 #[derive(Debug)]
 pub struct Info {
-    /// The library whose identifiers these are.
+    /// The library that owns all identifiers here.
     pub library: Library,
-    /// What parallel HDF5 has more.
+    /// Functions and settings that only parallel HDF5 has.
     pub parallel: Option<Parallel>,
     /// The connector below.
     pub under_vol: Id,
-    /// Its number: 0 is the native one.
+    /// The number of the connector below. The native one is 0.
     under_value: c_int,
-    /// Its information, or null.
+    /// The information of the connector below, or null.
     under_info: *mut c_void,
-    /// What the library calls operations of ours.
+    /// The operation numbers that the library assigned to this connector.
     pub operations: Operations,
     given: Given,
-    /// The options are those of the environment, and cannot be taken.
+    /// The fault in the options, if they come from the environment and are wrong.
     misspelt: Option<Misspelt>,
 }
 
-// SAFETY: the information below is never changed. libhdf5 guards its calls by its own lock, or leaves that to the program.
+// SAFETY: the information below never changes. Calls of libhdf5 are guarded by its own lock, or by the program.
 unsafe impl Send for Info {}
-// SAFETY: see above.
+// SAFETY: as above.
 unsafe impl Sync for Info {}
 
 impl Drop for Info {
     fn drop(&mut self) {
         self.library.nested(|f| {
-            // SAFETY: both are of this library, and freed once.
+            // SAFETY: both belong to this library, and are freed once.
             unsafe {
                 if !self.under_info.is_null() {
                     (f.H5VLfree_connector_info)(self.under_vol, self.under_info);
@@ -67,7 +67,7 @@ impl Drop for Info {
     }
 }
 
-/// An information string, taken apart.
+/// The parts of an information string.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Parts<'a> {
     under_vol: c_int,
@@ -91,7 +91,7 @@ impl<'a> Parts<'a> {
                 "under_vol" => parts.under_vol = under_vol(value)?,
                 "under_info" => parts.under_info = value,
                 _ => parts.given.add(name, value).map_err(|wrong| {
-                    // No other value of an option has this.
+                    // No valid value of an option contains an equals sign.
                     let more = if value.contains('=') {
                         "; options are separated by semicolons"
                     } else {
@@ -111,7 +111,7 @@ fn under_vol(value: &str) -> Result<c_int, Fault> {
     Ok(number.ok_or_else(|| format!("under_vol={value}: expected the number of a connector"))?)
 }
 
-/// What stands in braces, which may hold others, and what follows after a semicolon.
+/// Splits at the closing brace: the text within the braces, which may be nested, and the text after the next semicolon.
 fn braced(text: &str) -> Result<(&str, &str), Fault> {
     let wrong = || format!("under_info={text}: expected {{…}}");
     let mut depth = 0_usize;
@@ -137,7 +137,7 @@ fn braced(text: &str) -> Result<(&str, &str), Fault> {
 const INDEPENDENT: c_int = 0;
 
 impl Info {
-    /// What an information string says.
+    /// Parses an information string.
     pub fn parse(library: &Library, text: &str) -> Result<Arc<Self>, Fault> {
         let parts = Parts::parse(text)?;
         let mut info = Info::new(library, parts.under_vol, parts.given)?;
@@ -147,9 +147,9 @@ impl Info {
         Ok(Arc::new(info))
     }
 
-    /// What an information string says. One of the environment that is wrong makes a connector that creates no files.
+    /// Parses an information string. If it comes from the environment and is wrong, the resulting connector creates no files.
     pub fn of_text(library: &Library, text: &CStr) -> Result<Arc<Self>, Fault> {
-        let options = text.to_str().map_err(|_| Fault::from("it is not a text"));
+        let options = text.to_str().map_err(|_| Fault::from("it is not UTF-8"));
         let parsed = options.and_then(|options| Info::parse(library, options));
         let reason = match parsed.map_err(|e| e.at("the information of the h5logfs connector")) {
             Err(reason) if misspelt::are_of_environment(text) => reason,
@@ -167,7 +167,7 @@ impl Info {
     }
 
     fn new(library: &Library, under_value: c_int, given: Given) -> Result<Self, Fault> {
-        // SAFETY: the library is ready to be called.
+        // SAFETY: the library is initialized.
         let under_vol = library
             .nested(|f| unsafe { (f.H5VLregister_connector_by_value)(under_value, DEFAULT) });
         if under_vol < 0 {
@@ -190,7 +190,7 @@ impl Info {
         self.under_value == NATIVE
     }
 
-    /// The same with the native connector below, whose files logs are shown in.
+    /// A copy with the native connector below. Logs are shown in native files.
     pub fn native(self: &Arc<Self>) -> Result<Arc<Self>, Fault> {
         match self.under_value {
             NATIVE => Ok(Arc::clone(self)),
@@ -199,10 +199,10 @@ impl Info {
     }
 
     fn parse_under(&self, text: &str) -> Result<*mut c_void, Fault> {
-        let refused = || format!("under_info={{{text}}}: the connector below does not take it");
+        let refused = || format!("under_info={{{text}}}: the connector below refuses it");
         let c_text = CString::new(text).map_err(|_| refused())?;
         let mut info = ptr::null_mut();
-        // SAFETY: the identifier is of this library, and the text a C string.
+        // SAFETY: the identifier belongs to this library, and the text is a C string.
         let status = self.library.quietly(|f| unsafe {
             (f.H5VLconnector_str_to_info)(c_text.as_ptr(), self.under_vol, &mut info)
         });
@@ -212,39 +212,39 @@ impl Info {
         }
     }
 
-    /// That of a file access property list, or the default.
+    /// The information of a file access property list, or the default.
     pub fn of_access_list(library: &Library, fapl: Id) -> Result<Arc<Self>, Fault> {
         let mut found = ptr::null_mut();
         // SAFETY: `fapl` is a list of this library.
         let status = library.nested(|f| unsafe { (f.H5Pget_vol_info)(fapl, &mut found) });
         match status {
             0.. if found.is_null() => Info::parse(library, ""),
-            // SAFETY: libhdf5 has copied it by our callback, for us.
+            // SAFETY: libhdf5 has called the copy callback, so this reference belongs to the caller.
             0.. => Ok(unsafe { Info::from_raw(found) }),
-            _ => Err("the connector's information cannot be had".into()),
+            _ => Err("the connector's information cannot be read".into()),
         }
     }
 
-    /// Whether both have the same connector below, in the same library.
+    /// Whether both have one connector below, in one library.
     pub fn is_like(&self, other: &Info) -> bool {
         self.under_value == other.under_value && self.library_number() == other.library_number()
     }
 
-    /// A number that only information of the same library has.
+    /// A number that is unique to the library.
     pub fn library_number(&self) -> usize {
         self.library.functions().H5Pcopy as usize
     }
 
-    /// What the connector below can do.
+    /// Reads the capability flags of the connector below.
     pub fn capabilities(&self, flags: *mut u64) -> Result<Status, Fault> {
-        // SAFETY: the identifier is of this library, and the information that of its connector, or null.
+        // SAFETY: the identifier belongs to this library, and the information is that of its connector, or null.
         Ok(self.library.quietly(|f| unsafe {
             (f.H5VLintrospect_get_cap_flags)(self.under_info, self.under_vol, flags)
         }))
     }
 
-    /// The options of a file that is made or opened now. What a program sets in its lists counts less than what the
-    /// environment and the information say.
+    /// The options for a file that is created or opened now. The environment and the information string override a program's
+    /// lists.
     pub fn options(&self, request: &Request<'_>) -> Result<Options, Fault> {
         if let Some(misspelt) = &self.misspelt {
             return Err(Fault::Refused(misspelt.sentence()));
@@ -258,7 +258,7 @@ impl Info {
             .complete(lists, |variable| std::env::var_os(variable))
     }
 
-    /// Calls with a copy of a file access property list for the connector below.
+    /// Runs `call` with a copy of a file access property list for the connector below.
     pub fn with_under_list<R>(
         &self,
         fapl: Id,
@@ -268,9 +268,9 @@ impl Info {
         call(copy.id)
     }
 
-    /// Makes a list that names the connector below name us again.
+    /// Puts this connector back into a list that names the connector below.
     pub fn restore_list(self: &Arc<Self>, fapl: Id) -> Result<(), Fault> {
-        // SAFETY: the identifiers are of this library; it copies the information by our callback.
+        // SAFETY: the identifiers belong to this library. libhdf5 copies the information through the copy callback.
         let status = self.library.nested(|f| unsafe {
             let connector = (f.H5VLget_connector_id_by_name)(NAME.as_ptr());
             if connector < 0 {
@@ -289,7 +289,7 @@ impl Info {
     fn list(&self, fapl: Id, connector: Id, info: *const c_void) -> Result<PropertyList, Fault> {
         let failed = || "a file access property list cannot be copied".to_owned();
         let copy = PropertyList::copy(&self.library, fapl).ok_or_else(failed)?;
-        // SAFETY: both are of this library.
+        // SAFETY: the list and the connector belong to this library.
         let status = self
             .library
             .nested(|f| unsafe { (f.H5Pset_vol)(copy.id, connector, info) });
@@ -299,28 +299,28 @@ impl Info {
         }
     }
 
-    /// As libhdf5 keeps it.
+    /// Gives the reference to libhdf5.
     pub fn into_raw(self: Arc<Self>) -> *mut c_void {
         Arc::into_raw(self).cast_mut().cast()
     }
 
-    /// Takes back what libhdf5 has kept.
+    /// Takes a reference back from libhdf5.
     ///
     /// # Safety
     ///
-    /// `raw` is of [`Info::into_raw`], and is given up.
+    /// `raw` comes from [`Info::into_raw`], and nothing uses it afterwards.
     pub unsafe fn from_raw(raw: *const c_void) -> Arc<Self> {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { Arc::from_raw(raw.cast()) }
     }
 
-    /// Another reference to what libhdf5 keeps.
+    /// Makes another reference to information that libhdf5 holds.
     ///
     /// # Safety
     ///
-    /// `raw` is of [`Info::into_raw`].
+    /// `raw` comes from [`Info::into_raw`].
     pub unsafe fn share(raw: *const c_void) -> Arc<Self> {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             Arc::increment_strong_count(raw.cast::<Self>());
             Info::from_raw(raw)
@@ -331,7 +331,7 @@ impl Info {
     pub fn compare(&self, other: &Self) -> Result<Ordering, Fault> {
         let mut by_class = 0;
         let mut by_info = 0;
-        // SAFETY: the identifiers are of this library, and each information is that of its connector.
+        // SAFETY: the identifiers belong to this library, and each information is that of its connector.
         let status = self.library.nested(|f| unsafe {
             let status = (f.H5VLcmp_connector_cls)(&mut by_class, self.under_vol, other.under_vol);
             if status < 0 || by_class != 0 {
@@ -362,23 +362,22 @@ impl Info {
     fn transfer_mode(&self, dxpl: Id) -> c_int {
         let mut mode = INDEPENDENT;
         if let Some(parallel) = self.parallel {
-            // SAFETY: the library answers for any list.
+            // SAFETY: the library checks any list.
             self.library
                 .nested(|_| unsafe { (parallel.H5Pget_dxpl_mpio)(dxpl, &mut mode) });
         }
         mode
     }
 
-    /// Calls with a data transfer property list that asks for no collective transfer, for a file that each rank opens for
-    /// itself. That of the program is changed for the time of the call: a copy would have to live as long as the call
-    /// that libhdf5 is in.
+    /// Runs `call` with independent transfer, for a file that each rank opens by itself. The program's list is changed during the
+    /// call. A copy would have to outlive the call of libhdf5 that this one runs in.
     pub fn independently<R>(&self, dxpl: Id, call: impl FnOnce() -> R) -> Result<R, Fault> {
         let mode = self.transfer_mode(dxpl);
         let Some(parallel) = self.parallel.filter(|_| mode != INDEPENDENT) else {
             return Ok(call());
         };
         let set = |mode| {
-            // SAFETY: see above.
+            // SAFETY: as above.
             let status = self
                 .library
                 .nested(|_| unsafe { (parallel.H5Pset_dxpl_mpio)(dxpl, mode) });
@@ -394,18 +393,18 @@ impl Info {
         Ok(result)
     }
 
-    /// The information string, in memory of the library.
+    /// The information string, in memory that the library allocates.
     pub fn to_text(&self) -> Result<*mut c_char, Fault> {
         if let Some(misspelt) = &self.misspelt {
             return self.allocate(&misspelt.options);
         }
         let mut under = ptr::null_mut::<c_char>();
-        // SAFETY: the identifier is of this library, and the information that of its connector, or null.
+        // SAFETY: the identifier belongs to this library, and the information is that of its connector, or null.
         let status = self.library.quietly(|f| unsafe {
             (f.H5VLconnector_info_to_str)(self.under_info, self.under_vol, &mut under)
         });
         if status < 0 {
-            return Err("the information of the connector below cannot be had".into());
+            return Err("the information of the connector below cannot be read".into());
         }
         let under_text = self.take_text(under);
         let given = self.given.text();
@@ -415,7 +414,7 @@ impl Info {
         ))
     }
 
-    /// A text that the library has allocated, which is freed; none if it is null.
+    /// Copies a text that the library has allocated, and frees it. Empty if it is null.
     fn take_text(&self, text: *mut c_char) -> String {
         if text.is_null() {
             return String::new();
@@ -424,14 +423,14 @@ impl Info {
         let copy = unsafe { CStr::from_ptr(text) }
             .to_string_lossy()
             .into_owned();
-        // SAFETY: it is given up, and freed by the library that has allocated it.
+        // SAFETY: nothing uses the text afterwards, and the library that allocated it frees it.
         self.library
             .quietly(|f| unsafe { (f.H5free_memory)(text.cast()) });
         copy
     }
 
     fn allocate(&self, text: &str) -> Result<*mut c_char, Fault> {
-        // SAFETY: the library is ready to be called.
+        // SAFETY: the library is initialized.
         let place = self
             .library
             .quietly(|f| unsafe { (f.H5allocate_memory)(text.len() + 1, false) });
@@ -439,7 +438,7 @@ impl Info {
         if place.is_null() {
             return Err("out of memory".into());
         }
-        // SAFETY: there is room for the text and a zero byte.
+        // SAFETY: the place has room for the text and a zero byte.
         unsafe {
             ptr::copy_nonoverlapping(text.as_ptr(), place, text.len());
             place.add(text.len()).write(0);

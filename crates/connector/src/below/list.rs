@@ -1,4 +1,4 @@
-//! Property lists of ours.
+//! Property lists that this crate owns.
 
 use std::ffi::{CStr, c_int};
 
@@ -8,7 +8,7 @@ use h5logfs_host::types::{DEFAULT, Id};
 use crate::library::Library;
 use h5logfs_common::fault::Fault;
 
-/// A property list of ours.
+/// A property list that this crate owns. Dropping it closes the list.
 #[derive(Debug)]
 pub struct PropertyList {
     library: Library,
@@ -17,7 +17,7 @@ pub struct PropertyList {
 }
 
 impl PropertyList {
-    /// A copy of another.
+    /// Copies a list. `None` if libhdf5 fails.
     pub fn copy(library: &Library, fapl: Id) -> Option<Self> {
         // SAFETY: `fapl` is an identifier of this library.
         let id = library.nested(|f| unsafe { (f.H5Pcopy)(fapl) });
@@ -27,7 +27,7 @@ impl PropertyList {
         })
     }
 
-    /// One whose identifier is given up by its owner.
+    /// Takes over an identifier from its owner.
     pub fn own(library: &Library, id: Id) -> Self {
         PropertyList {
             library: *library,
@@ -35,26 +35,26 @@ impl PropertyList {
         }
     }
 
-    /// Another copy.
+    /// Copies this list. `None` if libhdf5 fails.
     pub fn duplicate(&self) -> Option<Self> {
         PropertyList::copy(&self.library, self.id)
     }
 
-    /// Takes the buffer of pages out of a file access property list: only files with pages have one.
+    /// Removes the page buffer from a file access property list. Only files with paged allocation can have one.
     pub fn forget_page_buffer(&self) {
-        // SAFETY: the list is ours.
+        // SAFETY: the list is open.
         self.library
             .nested(|f| unsafe { (f.H5Pset_page_buffer_size)(self.id, 0, 0, 0) });
     }
 
-    /// Says in a file access property list how the file is closed (`H5F_close_degree_t`).
+    /// Sets the close degree (`H5F_close_degree_t`) in a file access property list.
     pub fn set_close_degree(&self, degree: c_int) {
-        // SAFETY: the list is ours.
+        // SAFETY: the list is open.
         self.library
             .nested(|f| unsafe { (f.H5Pset_fclose_degree)(self.id, degree) });
     }
 
-    /// Gives the identifier away.
+    /// Gives the identifier to the caller, who closes it.
     pub fn into_id(self) -> Id {
         let id = self.id;
         std::mem::forget(self);
@@ -64,26 +64,26 @@ impl PropertyList {
 
 impl Drop for PropertyList {
     fn drop(&mut self) {
-        // SAFETY: the list is ours, and closed once.
+        // SAFETY: the list is open, and closed once.
         self.library.nested(|f| unsafe { (f.H5Pclose)(self.id) });
     }
 }
 
-/// What a program has set in a list of its own, if it has.
+/// A property that a program has set in its list, if it has.
 pub fn property<T: Copy>(library: &Library, list: Id, property: &Property<T>) -> Option<T> {
-    // No list, which would be an error on the stack.
+    // `DEFAULT` is not a list; a query would put an error on the stack.
     if list == DEFAULT {
         return None;
     }
     let mut value = property.default;
     let (name, place) = (property.name.as_ptr(), (&raw mut value).cast());
-    // SAFETY: the name is a C string. Who sets a property of this name gives it a value of this type.
+    // SAFETY: the name is a C string. Whoever sets a property of this name gives it a value of this type.
     let is_set = library
         .nested(|f| unsafe { (f.H5Pexist)(list, name) > 0 && (f.H5Pget)(list, name, place) >= 0 });
     is_set.then_some(value)
 }
 
-/// A default property list, which functions for connectors do not know by the number 0.
+/// A default property list. Functions for connectors need its identifier and do not accept `H5P_DEFAULT`.
 pub fn default_list(library: &Library, variable: &CStr) -> Result<Id, Fault> {
     let list = library.identifier(variable);
     list.ok_or_else(|| "the library has no default property lists".into())

@@ -1,32 +1,32 @@
-//! Options that `HDF5_VOL_CONNECTOR` has, and that the connector cannot take.
+//! Wrong options in `HDF5_VOL_CONNECTOR`.
 //!
-//! libhdf5 goes on without a connector that refuses its options, and says so in the first call of the program alone, which
-//! most programs do not look at: they would write files of HDF5's own kind. So the connector is there all the same, and
-//! refuses to create files. A program that gives options by itself gets an error from the call that takes them.
+//! libhdf5 ignores a connector that refuses its options, and reports it only in the program's first call. Most programs do not
+//! check that call, and would write ordinary HDF5 files. So the connector loads all the same, and refuses to create files. A
+//! program that passes options itself gets an error from the call that parses them.
 
 use std::ffi::{CStr, OsStr};
 use std::io::{self, Write};
 use std::sync::Once;
 
-/// The variable that names the connector, and has its options behind the name.
+/// The variable with the name of the connector and, behind it, the options.
 const VARIABLE: &str = "HDF5_VOL_CONNECTOR";
 
-/// What is said of options that the connector cannot take.
+/// Options of the environment that the connector cannot use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Misspelt {
-    /// The options, as they were given.
+    /// The options, as given.
     pub options: String,
-    /// Why they cannot be taken.
+    /// The fault in them.
     pub reason: String,
 }
 
-/// Whether these options are those of the environment.
+/// Whether these options come from the environment.
 pub fn are_of_environment(options: &CStr) -> bool {
     let value = std::env::var_os(VARIABLE).unwrap_or_default();
     behind_name(&value) == options.to_bytes().trim_ascii()
 }
 
-/// What stands behind the name, as libhdf5 reads it: in the first line.
+/// The text behind the name, in the first line. libhdf5 reads it likewise.
 fn behind_name(value: &OsStr) -> &[u8] {
     let value = value.as_encoded_bytes().trim_ascii_start();
     let name = value.iter().position(u8::is_ascii_whitespace);
@@ -37,7 +37,7 @@ fn behind_name(value: &OsStr) -> &[u8] {
 }
 
 impl Misspelt {
-    /// The reason why no file is created.
+    /// The error message for a file that is not created.
     pub fn sentence(&self) -> String {
         format!(
             "{}. No file is created or opened for writing as a log until {VARIABLE} is right",
@@ -45,11 +45,11 @@ impl Misspelt {
         )
     }
 
-    /// Says it on standard error, once in a process: the error stack of the first call, in which libhdf5 starts, is empty
-    /// when that call returns.
+    /// Prints the message on standard error, once in a process. The error stack alone would not do: libhdf5 initializes itself
+    /// within the program's first call, and clears the stack when that call returns.
     pub fn tell(&self) {
         static TOLD: Once = Once::new();
-        // Nobody may read it.
+        // Standard error may be closed.
         TOLD.call_once(|| drop(writeln!(io::stderr(), "h5logfs: {}", self.sentence())));
     }
 }

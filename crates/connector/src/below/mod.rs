@@ -1,18 +1,18 @@
-//! Objects of the connector below, which no log is known for, and what is asked of them.
+//! Objects of the connector below, and queries to it. Nothing here knows of logs.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `list` | property lists of ours |
-//! | `apart` | calls that do not change what libhdf5 remembers for the call that we are in |
-//! | `operations` | what the connector adds to HDF5's operations on datasets |
-//! | `misspelt` | options of the environment that cannot be taken |
-//! | `info` | what a file access property list says of the connector below, and the options |
-//! | `request` | what a program asks for when it creates or opens a file |
-//! | `ending` | what a program leaves open |
-//! | `drivers` | the file drivers of file access property lists |
-//! | `questions` | where an object lies, and what it is called |
-//! | `opened` | objects that we open |
-//! | `walk` | the datasets behind an object |
+//! | `list` | property lists that this crate owns |
+//! | `apart` | calls of libhdf5 in an API context of their own |
+//! | `operations` | numbers of the operations that the connector adds to HDF5 |
+//! | `misspelt` | wrong options in the environment |
+//! | `info` | the connector's information in a file access property list |
+//! | `request` | arguments of `H5Fcreate` and `H5Fopen` |
+//! | `ending` | objects that a program leaves open |
+//! | `drivers` | file drivers of file access property lists |
+//! | `questions` | queries about objects: address, path, properties |
+//! | `opened` | objects that this crate opens |
+//! | `walk` | datasets below an object |
 
 pub mod apart;
 pub mod drivers;
@@ -38,14 +38,14 @@ use info::Info;
 /// An object of the connector below.
 #[derive(Debug)]
 pub struct Below {
-    /// As that connector knows it.
+    /// The object, as the connector below holds it.
     pub under: *mut c_void,
-    /// That connector, and the library whose object this is. Identifiers of another one must not reach it.
+    /// The connector below and its library. Identifiers of another library must not reach it.
     pub info: Arc<Info>,
 }
 
 impl Below {
-    /// An object of the connector of `info`.
+    /// Wraps an object of the connector below. `info` names that connector.
     pub fn new(under: *mut c_void, info: &Arc<Info>) -> Self {
         Below {
             under,
@@ -53,24 +53,24 @@ impl Below {
         }
     }
 
-    /// The library whose object it is.
+    /// The library of the object.
     pub fn library(&self) -> &Library {
         &self.info.library
     }
 
-    /// Calls the connector below. It prints no errors: the outer call does.
+    /// Calls the connector below with error printing off. The outer call prints errors.
     pub fn quietly<R>(&self, call: impl FnOnce(&Functions, *mut c_void, Id) -> R) -> R {
         self.library()
             .quietly(|f| call(f, self.under, self.info.under_vol))
     }
 
-    /// Calls the connector below where functions of the program run within: their errors are printed as they would be
-    /// without us. Or where nothing but a lack of memory lets it fail: to switch printing off takes four calls.
+    /// Calls the connector below with error printing on. For calls that run functions of the program, whose errors must be
+    /// printed as without this connector. Also for calls that fail only without memory: switching printing off takes four calls.
     pub fn call<R>(&self, call: impl FnOnce(&Functions, *mut c_void, Id) -> R) -> R {
         call(self.library().functions(), self.under, self.info.under_vol)
     }
 
-    /// Fails where the objects belong to different connectors, so that none of these knows both.
+    /// Fails if the objects belong to different connectors. No connector could use both.
     pub fn check_like(&self, other: &Below) -> Result<(), Fault> {
         if self.info.is_like(&other.info) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Objects of the connector below that we open, and close.
+//! Objects of the connector below that this crate opens and closes.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -6,7 +6,7 @@ use std::ptr;
 use super::Below;
 use crate::arguments::{Location, kind};
 
-/// An object that is closed when this is dropped.
+/// An open object. Dropping it closes the object.
 #[derive(Debug)]
 pub struct Opened {
     /// The object.
@@ -16,10 +16,10 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// The object at a path that starts in another. `None` if there is none.
+    /// Opens the object at `location`, which starts at `from`. `None` if there is none.
     pub fn at(from: &Below, location: &Location) -> Option<Self> {
         let mut kind = 0;
-        // SAFETY: the object is open, and the path of the location a C string.
+        // SAFETY: the object is open, and the path of the location is a C string.
         let under = from.quietly(|f, under, vol| unsafe {
             (f.H5VLobject_open)(under, location, vol, &mut kind, 0, ptr::null_mut())
         });
@@ -32,7 +32,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and closed once, as what it is.
+        // SAFETY: the object is open, and closed once, by the function for its kind.
         self.below.quietly(|f, under, vol| unsafe {
             match self.kind {
                 kind::DATASET => (f.H5VLdataset_close)(under, vol, 0, ptr::null_mut()),

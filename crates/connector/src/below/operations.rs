@@ -1,4 +1,4 @@
-//! The numbers of the operations that the connector adds to HDF5: see `h5logfs_host::lists`.
+//! Numbers of the operations that the connector adds to HDF5. `h5logfs_host::lists` describes them.
 
 use std::ffi::{CStr, c_int};
 
@@ -7,17 +7,17 @@ use h5logfs_host::types::FAILURE;
 
 use crate::library::Library;
 
-/// The numbers that a library gives them, until it ends. None is negative.
+/// The operation numbers in one library, valid until it terminates. None is negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operations {
-    /// Blocks of a list are written.
+    /// Writes a list of blocks.
     pub write: c_int,
-    /// Blocks of a list are read.
+    /// Reads a list of blocks.
     pub read: c_int,
 }
 
 impl Operations {
-    /// Makes them known to a library, unless they are. Where it refuses one, no program finds it.
+    /// Registers the operations with a library, unless they are known there. If the library refuses one, programs cannot find it.
     pub fn of(library: &Library) -> Self {
         let number = |name| number(library, name).unwrap_or(FAILURE);
         Operations {
@@ -26,7 +26,7 @@ impl Operations {
         }
     }
 
-    /// Whether it is one of them.
+    /// Whether `operation` is one of these.
     pub fn has(self, operation: c_int) -> bool {
         operation >= 0 && [self.write, self.read].contains(&operation)
     }
@@ -36,14 +36,14 @@ fn number(library: &Library, name: &CStr) -> Option<c_int> {
     let mut number = 0;
     library
         .nested(|f| {
-            // SAFETY (both calls): the name is a C string, and there is a place for the number.
+            // SAFETY (both calls): the name is a C string, and the place for the number is valid.
             let mut find =
                 || unsafe { (f.H5VLfind_opt_operation)(OF_DATASETS, name.as_ptr(), &mut number) };
             if find() >= 0 {
                 return true;
             }
             let mut new = 0;
-            // Another thread may be faster.
+            // Another thread may have registered it in between; the look-up below decides.
             unsafe { (f.H5VLregister_opt_operation)(OF_DATASETS, name.as_ptr(), &mut new) };
             find() >= 0
         })

@@ -1,4 +1,4 @@
-//! What the connector below is asked of its objects.
+//! Queries about objects of the connector below: address, path, properties.
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::ptr;
@@ -14,23 +14,23 @@ use crate::arguments::{
 };
 use h5logfs_common::fault::Fault;
 
-/// Where an object lies.
+/// The place of an object.
 pub struct Place {
-    /// The number of its file.
+    /// The number of the file.
     pub file: u64,
     /// The address of its object header.
     pub header: u64,
 }
 
-/// Address of the object header of a dataset.
+/// The address of a dataset's object header.
 pub fn header_of(object: &Below) -> Result<u64, Fault> {
     place_of(object, kind::DATASET).map(|place| place.header)
 }
 
-/// Where an object of the connector below lies.
+/// The place of an object. `object_type`: its kind.
 pub fn place_of(object: &Below, object_type: c_int) -> Result<Place, Fault> {
     const BASIC: c_uint = 1;
-    /// `H5O_info2_t` begins with the number of the file and the token; it has 104 bytes in HDF5 1.14 to 2.2.
+    /// `H5O_info2_t` begins with the file number and the token. It has 104 bytes in HDF5 1.14 to 2.2.
     #[repr(C, align(8))]
     struct Facts {
         file: u64,
@@ -57,12 +57,12 @@ pub fn place_of(object: &Below, object_type: c_int) -> Result<Place, Fault> {
             },
         },
     };
-    // SAFETY: the object is open, and there is room for the facts.
+    // SAFETY: the object is open, and `facts` is larger than the structure.
     let status = object.quietly(|f, under, vol| unsafe {
         (f.H5VLobject_get)(under, &location, vol, &mut args, 0, ptr::null_mut())
     });
     if status < 0 {
-        return Err("the place of an object in memory cannot be had".into());
+        return Err("the address of an object in memory cannot be read".into());
     }
     let mut address = [0; 8];
     address.copy_from_slice(&facts.token.0[..8]);
@@ -72,7 +72,7 @@ pub fn place_of(object: &Below, object_type: c_int) -> Result<Place, Fault> {
     })
 }
 
-/// The path of an object in its file, as a person is told it.
+/// The path of an object in its file, for messages.
 pub fn name_of(object: &Below) -> String {
     path_of(object).map_or_else(
         |_| "without a name".into(),
@@ -103,7 +103,7 @@ pub fn path_of(object: &Below) -> Result<CString, Fault> {
             },
         },
     };
-    // SAFETY: the object is open, and there is room for the path with a zero byte.
+    // SAFETY: the object is open, and `bytes` has room for the path and a zero byte.
     let status = object.quietly(|f, under, vol| unsafe {
         (f.H5VLobject_get)(under, &location, vol, &mut args, 0, ptr::null_mut())
     });
@@ -114,30 +114,30 @@ pub fn path_of(object: &Below) -> Result<CString, Fault> {
     }
 }
 
-/// Asks for something of a dataset.
+/// Queries a dataset. `operation`: one of those of [`DatasetGet`] that return an identifier.
 pub fn ask(object: &Below, operation: c_int) -> Result<Id, Fault> {
     let mut args = DatasetGet {
         operation,
         arguments: DatasetGetArguments { space: -1 },
     };
-    // SAFETY: the object is open; all answers that are asked for here are identifiers.
+    // SAFETY: the object is open. All operations used here return identifiers.
     let status = object.quietly(|f, under, vol| unsafe {
         (f.H5VLdataset_get)(under, vol, &mut args, 0, ptr::null_mut())
     });
     match status {
-        // SAFETY: see above.
+        // SAFETY: as above.
         0.. => Ok(unsafe { args.arguments.space }),
-        _ => Err("a dataset in memory does not say what it is".into()),
+        _ => Err("libhdf5 does not answer a query about a dataset in memory".into()),
     }
 }
 
-/// A property list of a dataset.
+/// A property list of a dataset. `operation`: [`DatasetGet::ACCESS`] or [`DatasetGet::CREATION`].
 pub fn list_of(dataset: &Below, operation: c_int) -> Option<PropertyList> {
     let list = ask(dataset, operation).ok()?;
     Some(PropertyList::own(dataset.library(), list))
 }
 
-/// The number that the library gives to objects of a native file.
+/// The number that the library assigned to an open native file.
 pub fn number_of(info: &Info, file: *mut c_void) -> Result<u64, Fault> {
     let mut number = 0;
     let mut args = FileGet {
@@ -146,24 +146,24 @@ pub fn number_of(info: &Info, file: *mut c_void) -> Result<u64, Fault> {
             number: &mut number,
         },
     };
-    // SAFETY: the file is open, and the arguments are those of the operation.
+    // SAFETY: the file is open, and the arguments belong to the operation.
     let status = info.library.quietly(|f| unsafe {
         (f.H5VLfile_get)(file, info.under_vol, &mut args, 0, ptr::null_mut())
     });
     match status {
         0.. => Ok(number),
-        _ => Err("the number of a file cannot be had".into()),
+        _ => Err("the number of a file cannot be read".into()),
     }
 }
 
-/// How many objects a program has open that it has opened through this handle of a file.
+/// The number of objects that a program has opened through this handle of a file, and not closed.
 pub fn opened_through(file: &Below) -> Result<usize, Fault> {
-    /// `H5F_OBJ_DATASET`, `_GROUP`, `_DATATYPE`, `_ATTR`, and `_LOCAL`: not through other handles.
+    /// `H5F_OBJ_DATASET`, `_GROUP`, `_DATATYPE`, `_ATTR`, and `_LOCAL`, which excludes objects of other handles.
     const OBJECTS_OF_HANDLE: c_uint = 0x3e;
     open_objects(file, OBJECTS_OF_HANDLE)
 }
 
-/// How many objects of these kinds of a file a program has open.
+/// The number of open objects of a file. `kinds`: flags `H5F_OBJ_*`.
 pub fn open_objects(file: &Below, kinds: c_uint) -> Result<usize, Fault> {
     let mut count = 0;
     let mut args = FileGet {
@@ -175,7 +175,7 @@ pub fn open_objects(file: &Below, kinds: c_uint) -> Result<usize, Fault> {
             },
         },
     };
-    // SAFETY: the file is open, and there is room for the answer.
+    // SAFETY: the file is open, and the place for the answer is valid.
     let status = file.quietly(|f, under, vol| unsafe {
         (f.H5VLfile_get)(under, vol, &mut args, 0, ptr::null_mut())
     });

@@ -1,7 +1,7 @@
-//! The datasets of the connector below that an object has, along hard links.
+//! A walk along hard links, which finds the datasets below an object.
 //!
-//! libhdf5 has a walk of its own, but gives identifiers to the objects that it meets, which our objects would have to
-//! stand behind.
+//! `H5Ovisit` would do, but it gives identifiers to the objects that it meets, and each of these would need an object of this
+//! connector behind it.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -15,7 +15,7 @@ use super::opened::Opened;
 use crate::arguments::{Location, LocationData, LocationIndex, LocationName, Size, Token, kind};
 use h5logfs_common::fault::Fault;
 
-/// The deepest group that is looked into.
+/// The deepest nesting of groups that the walk enters.
 const DEEPEST: usize = 1000;
 
 /// The arguments of `H5VL_LINK_GET_INFO` and `H5VL_LINK_GET_NAME`.
@@ -55,8 +55,8 @@ struct GroupFacts {
     is_mounted: bool,
 }
 
-/// The paths of all datasets of an object, from that object on; `.` is the object itself. `from` is the object that
-/// `name` is seen from, and of this kind.
+/// The paths of all datasets below an object, relative to it; `.` is the object itself. `name` is the path of that object from
+/// `from`, and `kind` the kind of `from`.
 pub fn datasets(from: &Below, kind: c_int, name: &CStr) -> Result<Vec<CString>, Fault> {
     let mut walk = Walk {
         lapl: default_list(from.library(), c"H5P_LST_LINK_ACCESS_ID_g")?,
@@ -74,7 +74,7 @@ pub fn datasets(from: &Below, kind: c_int, name: &CStr) -> Result<Vec<CString>, 
 
 struct Walk {
     lapl: Id,
-    /// Objects that were met: several links may lead to one.
+    /// Objects already met. Several links may lead to one.
     seen: HashSet<Token>,
     found: Vec<CString>,
 }
@@ -97,7 +97,7 @@ impl Walk {
 
     fn group(&mut self, group: &Below, path: &[u8], depth: usize) -> Result<(), Fault> {
         if depth > DEEPEST {
-            return Err("groups within groups, without an end".into());
+            return Err("groups are nested too deeply".into());
         }
         for number in 0..self.links(group)? {
             let Some((token, name)) = self.hard_link(group, number)? else {
@@ -136,7 +136,7 @@ impl Walk {
             },
             facts: &mut facts,
         };
-        // SAFETY: the group is open, and the arguments are those of the operation.
+        // SAFETY: the group is open, and the arguments belong to the operation.
         let status = group.quietly(|f, under, vol| unsafe {
             (f.H5VLgroup_get)(under, vol, (&raw mut args).cast(), 0, ptr::null_mut())
         });
@@ -146,7 +146,7 @@ impl Walk {
         }
     }
 
-    /// The object and the name of a hard link.
+    /// The target and the name of a link. `None` if it is not a hard link.
     fn hard_link(&self, group: &Below, number: Size) -> Result<Option<(Token, CString)>, Fault> {
         const INFO: c_int = 0;
         const NAME: c_int = 1;
@@ -210,7 +210,7 @@ impl Walk {
                 },
             },
         };
-        // SAFETY: the group is open, and the arguments are those of the operation.
+        // SAFETY: the group is open, and the arguments belong to the operation.
         group.quietly(|f, under, vol| unsafe {
             let args = (&raw mut args).cast();
             (f.H5VLlink_get)(under, &location, vol, args, 0, ptr::null_mut())

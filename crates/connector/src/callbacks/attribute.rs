@@ -1,4 +1,4 @@
-//! Attributes. Their elements are in the native file.
+//! Attributes. The native file holds their elements.
 
 use std::ffi::{c_char, c_void};
 
@@ -34,7 +34,7 @@ pub unsafe extern "C-unwind" fn specific(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let effect = match operation {
         AttributeSpecific::EXISTS => Effect::Reads,
@@ -42,10 +42,10 @@ pub unsafe extern "C-unwind" fn specific(
         _ => Effect::Writes,
     };
     object.answer(Kind::Attribute, || {
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let (links, path) = unsafe { ((*location).links(), (*location).path()) };
         if effect == Effect::Writes {
-            // SAFETY: see the head of the module.
+            // SAFETY: see the head of `callbacks`.
             object.changed_at(
                 path.map(Changed::Object),
                 unsafe { (*location).from },
@@ -53,7 +53,7 @@ pub unsafe extern "C-unwind" fn specific(
             )?;
         }
         object.with_links(links, || {
-            // SAFETY: see the head of the module.
+            // SAFETY: see the head of `callbacks`.
             object.pass(effect, requests, |f, under, vol| unsafe {
                 (f.H5VLattr_specific)(under, location, vol, args, dxpl, requests)
             })
@@ -63,7 +63,7 @@ pub unsafe extern "C-unwind" fn specific(
 
 /// `H5Aclose`.
 pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         super::close(handle, requests, |f, under, vol| {
             (f.H5VLattr_close)(under, vol, dxpl, requests)

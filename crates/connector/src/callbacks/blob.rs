@@ -13,14 +13,14 @@ use crate::object::Object;
 ///
 /// # Safety
 ///
-/// As all callbacks.
+/// As for all callbacks: see the head of `callbacks`.
 unsafe fn ask(handle: Handle, call: impl FnOnce(&Functions, *mut c_void, Id) -> Status) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || Ok(object.below.quietly(call)))
 }
 
-/// Stores one.
+/// Stores a blob.
 pub unsafe extern "C-unwind" fn put(
     handle: Handle,
     buf: *const c_void,
@@ -28,7 +28,7 @@ pub unsafe extern "C-unwind" fn put(
     blob: *mut c_void,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(handle, |f, under, vol| {
             (f.H5VLblob_put)(under, vol, buf, size, blob, context)
@@ -36,7 +36,7 @@ pub unsafe extern "C-unwind" fn put(
     }
 }
 
-/// Reads one.
+/// Reads a blob.
 pub unsafe extern "C-unwind" fn get(
     handle: Handle,
     blob: *const c_void,
@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn get(
     size: usize,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(handle, |f, under, vol| {
             (f.H5VLblob_get)(under, vol, blob, buf, size, context)
@@ -52,13 +52,13 @@ pub unsafe extern "C-unwind" fn get(
     }
 }
 
-/// Deletes one, or asks whether it is null.
+/// Deletes a blob, or asks whether it is null.
 pub unsafe extern "C-unwind" fn specific(
     handle: Handle,
     blob: *mut c_void,
     args: *mut Opaque,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(handle, |f, under, vol| {
             (f.H5VLblob_specific)(under, vol, blob, args)
@@ -72,7 +72,7 @@ pub unsafe extern "C-unwind" fn optional(
     blob: *mut c_void,
     args: *mut Optional,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(handle, |f, under, vol| {
             (f.H5VLblob_optional)(under, vol, blob, args)

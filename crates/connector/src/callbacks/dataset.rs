@@ -38,17 +38,17 @@ pub unsafe extern "C-unwind" fn create(
     dxpl: Id,
     requests: Requests,
 ) -> Handle {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let parent = unsafe { Object::of_handle(handle) };
     let create = || {
-        // SAFETY: the library gives a location, and a name or none.
+        // SAFETY: the library gives a location, and a name or null.
         let session = unsafe { parent.changed_at(Changed::link(name), (*location).from, dapl)? };
         let new = match &session {
             Some(session) => session.prepare_dataset(datatype, space, dcpl)?,
             None => None,
         };
         let dcpl = new.as_ref().map_or(dcpl, |new| new.dcpl);
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let under = parent.below.quietly(|f, under, vol| unsafe {
             (f.H5VLdataset_create)(
                 under, location, vol, name, lcpl, datatype, space, dcpl, dapl, dxpl, requests,
@@ -64,13 +64,13 @@ pub unsafe extern "C-unwind" fn create(
         object.dataset = session.dataset_made(&object.below, new)?;
         Ok(object.into_handle())
     };
-    // Nothing of the program runs within but what its filters have.
+    // Printing stays off for the creation: among the program's functions, only those of its filters run within.
     let library = parent.library();
     let created = library.all_quietly(|| library.caught(Kind::Dataset, create));
     created.unwrap_or(std::ptr::null_mut())
 }
 
-/// The arrays of a read or a write, with a member for each dataset. They belong to the program, and are not changed.
+/// Arrays of a read or a write, with a member for each dataset. They belong to the program and are never changed.
 #[derive(Clone, Copy)]
 struct Arrays<B> {
     memory_types: *mut Id,
@@ -79,7 +79,7 @@ struct Arrays<B> {
     bufs: *mut B,
 }
 
-/// A read or a write.
+/// Arguments of a read or a write.
 #[derive(Clone, Copy)]
 struct Call<B> {
     effect: Effect,
@@ -91,9 +91,9 @@ struct Call<B> {
 type Native<B> = fn(&Functions, &mut [*mut c_void], Id, &Call<B>) -> Status;
 type Log<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, Fault>;
 
-/// Where the elements of a dataset are in memory.
+/// The place of a dataset's elements in memory.
 trait Buffer: Copy {
-    /// A place to read to.
+    /// The place as a buffer to read into.
     fn place(self) -> *mut c_void;
 }
 
@@ -110,11 +110,11 @@ impl Buffer for *const c_void {
 }
 
 impl<B: Buffer> Call<B> {
-    /// Asks the logs of those datasets that are logged, and the connector below for the others.
+    /// Asks the logs for the logged datasets, and the connector below for all others.
     ///
     /// # Safety
     ///
-    /// All arrays have `count` members, and the handles are of ours.
+    /// All arrays have `count` members, and the handles belong to this connector.
     unsafe fn answer(
         &self,
         count: usize,
@@ -126,12 +126,12 @@ impl<B: Buffer> Call<B> {
             return SUCCESS;
         }
         if count == 1
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             && let Some(status) = unsafe { self.log_one(Object::of_handle(*handles), log) }
         {
             return status;
         }
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let objects: Vec<&Object> = unsafe {
             let handles = slice::from_raw_parts(handles, count).iter();
             handles.map(|handle| Object::of_handle(*handle)).collect()
@@ -141,17 +141,17 @@ impl<B: Buffer> Call<B> {
                 return self.pass(&objects, native);
             }
             let session = one_session(&objects)?;
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             let status = log(session, &unsafe { self.logged(&objects) })?;
             if status < 0 {
                 return Ok(status);
             }
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.pass_others(&objects, native) }
         })
     }
 
-    /// Asks the log of the only dataset, if it is logged: the usual call, and programs make very many of them.
+    /// Asks the log, if the only dataset of the call is logged. This is the usual call, and programs make very many of them.
     ///
     /// # Safety
     ///
@@ -159,7 +159,7 @@ impl<B: Buffer> Call<B> {
     unsafe fn log_one(&self, object: &Object, log: Log<B>) -> Option<Status> {
         let (session, dataset) = (object.session.as_ref()?, object.dataset.as_ref()?);
         let arrays = &self.arrays;
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let transfer = unsafe {
             Transfer {
                 below: &object.below,
@@ -176,7 +176,7 @@ impl<B: Buffer> Call<B> {
         Some(object.answer(Kind::Dataset, || log(session, &[transfer])))
     }
 
-    /// Those that are logged.
+    /// Selects the logged datasets.
     ///
     /// # Safety
     ///
@@ -185,7 +185,7 @@ impl<B: Buffer> Call<B> {
         let arrays = &self.arrays;
         let logged = objects.iter().enumerate().filter_map(|(at, object)| {
             let dataset = object.dataset.as_ref()?;
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             Some(unsafe {
                 Transfer {
                     below: &object.below,
@@ -203,7 +203,7 @@ impl<B: Buffer> Call<B> {
         logged.collect()
     }
 
-    /// The same call for one of its datasets.
+    /// The call reduced to the dataset at `at`.
     fn only(&self, at: usize) -> Self {
         let arrays = &self.arrays;
         let arrays = Arrays {
@@ -215,8 +215,8 @@ impl<B: Buffer> Call<B> {
         Call { arrays, ..*self }
     }
 
-    /// Asks the connector below for all of them: a virtual dataset of which the logs hold elements in a file that is opened
-    /// for it, all others in their own.
+    /// Asks the connector below for all datasets. A virtual dataset with elements in a log is read from a file opened for it,
+    /// every other dataset from its own file.
     fn pass(&self, objects: &[&Object], native: Native<B>) -> Result<Status, Fault> {
         if self.effect == Effect::Writes {
             for object in objects {
@@ -233,7 +233,7 @@ impl<B: Buffer> Call<B> {
         }
         if objects.len() == 1 {
             let arrays = &self.arrays;
-            // SAFETY: all arrays have a member, and the program has room at the buffer.
+            // SAFETY: all arrays have a member, and the buffer belongs to the program and has room.
             let read = |f: &Functions, dataset| unsafe {
                 (f.H5Dread)(
                     dataset,
@@ -268,7 +268,7 @@ impl<B: Buffer> Call<B> {
         Ok(SUCCESS)
     }
 
-    /// Asks the connector below for all of them.
+    /// Asks the connector below for all datasets, in their own files.
     fn pass_to_files(&self, objects: &[&Object], native: Native<B>) -> Result<Status, Fault> {
         let Some(first) = objects.first() else {
             return Ok(SUCCESS);
@@ -291,13 +291,13 @@ impl<B: Buffer> Call<B> {
             })
         };
         match first.session {
-            // The native file of a log is opened by each rank for itself.
+            // Each rank opens the native file of a log by itself.
             Some(_) => first.below.info.independently(self.dxpl, pass),
             None => Ok(pass()),
         }
     }
 
-    /// Asks the connector below for those that are not logged.
+    /// Asks the connector below for the datasets that are not logged.
     ///
     /// # Safety
     ///
@@ -306,7 +306,7 @@ impl<B: Buffer> Call<B> {
         let others = objects.iter().enumerate();
         let others = others.filter(|(_, object)| object.dataset.is_none());
         let (places, objects): (Vec<usize>, Vec<&Object>) = others.unzip();
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let gather = |from: *mut Id| -> Vec<Id> {
             places.iter().map(|at| unsafe { *from.add(*at) }).collect()
         };
@@ -314,7 +314,7 @@ impl<B: Buffer> Call<B> {
         let mut memory_spaces = gather(self.arrays.memory_spaces);
         let mut file_spaces = gather(self.arrays.file_spaces);
         let bufs = places.iter();
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let mut bufs: Vec<B> = bufs
             .map(|at| unsafe { *self.arrays.bufs.add(*at) })
             .collect();
@@ -354,7 +354,7 @@ pub unsafe extern "C-unwind" fn read(
         dxpl,
         requests,
     };
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         call.answer(count, handles, Session::read, |f, unders, vol, call| {
             (f.H5VLdataset_read)(
@@ -395,7 +395,7 @@ pub unsafe extern "C-unwind" fn write(
         dxpl,
         requests,
     };
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         call.answer(count, handles, Session::write, |f, unders, vol, call| {
             (f.H5VLdataset_write)(
@@ -413,7 +413,7 @@ pub unsafe extern "C-unwind" fn write(
     }
 }
 
-/// The session of all datasets of one call, of which some are logged. Fails for datasets of several files, as libhdf5 does.
+/// The session of all datasets of a call, some of which are logged. Fails for datasets of several files, as libhdf5 does.
 fn one_session<'a>(objects: &[&'a Object]) -> Result<&'a Session, Fault> {
     let sessions = objects.iter().map(|object| object.session.as_ref());
     let mut sessions = sessions.collect::<Option<Vec<_>>>().into_iter().flatten();
@@ -422,13 +422,13 @@ fn one_session<'a>(objects: &[&'a Object]) -> Result<&'a Session, Fault> {
     Ok(one.ok_or("different files detected in multi dataset I/O request")?)
 }
 
-/// The session of a dataset whose elements are not logged.
+/// The session of a dataset, if its elements are not logged.
 fn own_session(object: &Object) -> Option<&Session> {
     let session = object.session.as_deref();
     session.filter(|_| object.dataset.is_none())
 }
 
-/// Whether one of the datasets is read from a file that is opened for it.
+/// Whether a dataset is virtual and is read from a file opened for it.
 fn has_virtual(objects: &[&Object]) -> Result<bool, Fault> {
     for object in objects {
         if own_session(object).is_some() && object.virtual_dataset.is_wanted(&object.below)? {
@@ -445,7 +445,7 @@ pub unsafe extern "C-unwind" fn get(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Dataset, || {
         let below = &object.below;
@@ -459,21 +459,21 @@ pub unsafe extern "C-unwind" fn get(
         if let Some(status) = answered {
             return Ok(status);
         }
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLdataset_get)(under, vol, args, dxpl, requests)
         })
     })
 }
 
-/// Operations of the native connector, of chunks above all, and those on lists of blocks.
+/// Operations of the native connector, mostly on chunks, and operations on lists of blocks.
 pub unsafe extern "C-unwind" fn optional(
     handle: Handle,
     args: *mut Optional,
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let effect = match operation {
         dataset_optional::CHUNK_WRITE | dataset_optional::FORMAT_CONVERT => Effect::Writes,
@@ -482,7 +482,7 @@ pub unsafe extern "C-unwind" fn optional(
     };
     object.answer(Kind::Dataset, || {
         if object.below.info.operations.has(operation) {
-            // SAFETY: who asks for the operation gives a list.
+            // SAFETY: a caller of this operation passes a list.
             return unsafe { transfer_list(object, &*args, dxpl) };
         }
         if let (Some(session), Some(dataset)) = (&object.session, &object.dataset)
@@ -492,26 +492,28 @@ pub unsafe extern "C-unwind" fn optional(
         {
             return Ok(status);
         }
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         object.pass(effect, requests, |f, under, vol| unsafe {
             (f.H5VLdataset_optional)(under, vol, args, dxpl, requests)
         })
     })
 }
 
-/// `H5Dwrite_n`, `H5Dread_n`: blocks of a logged dataset.
+/// `H5Dwrite_n`, `H5Dread_n`: transfers blocks of a logged dataset.
 ///
 /// # Safety
 ///
-/// The arguments are a list of blocks, which has what its type says for this dataset.
+/// The arguments are a list of blocks. Its arrays have the sizes that its type documents for this dataset.
 unsafe fn transfer_list(object: &Object, args: &Optional, dxpl: Id) -> Result<Status, Fault> {
     let (Some(session), Some(dataset)) = (&object.session, &object.dataset) else {
-        return Err("only datasets of a log that is written take lists of blocks".into());
+        return Err(
+            "lists of blocks are only for datasets of a log that is open for writing".into(),
+        );
     };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let list = unsafe { args.arguments.cast::<BlockList>().as_ref() };
     let list = list.filter(|list| list.size == size_of::<BlockList>());
-    let list = list.ok_or("a list of blocks of another version")?;
+    let list = list.ok_or("the list of blocks has an unknown version")?;
     let is_write = args.operation == object.below.info.operations.write;
     if is_write {
         return session.write(&[list_of(object, dataset, list, dxpl, list.buf.cast_const())]);
@@ -543,7 +545,7 @@ pub unsafe extern "C-unwind" fn specific(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let is_flush = operation == DatasetSpecific::FLUSH;
     let effect = match operation {
@@ -558,7 +560,7 @@ pub unsafe extern "C-unwind" fn specific(
         {
             return Ok(status);
         }
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let status = object.pass(effect, requests, |f, under, vol| unsafe {
             (f.H5VLdataset_specific)(under, vol, args, dxpl, requests)
         })?;
@@ -571,7 +573,7 @@ pub unsafe extern "C-unwind" fn specific(
 
 /// `H5Dclose`.
 pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         super::close(handle, requests, |f, under, vol| {
             (f.H5VLdataset_close)(under, vol, dxpl, requests)

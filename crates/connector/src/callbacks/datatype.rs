@@ -29,10 +29,10 @@ pub unsafe extern "C-unwind" fn specific(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     object.answer(Kind::Datatype, || {
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLdatatype_specific)(under, vol, args, dxpl, requests)
         })?;
@@ -45,7 +45,7 @@ pub unsafe extern "C-unwind" fn specific(
 
 /// `H5Tclose`.
 pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         super::close(handle, requests, |f, under, vol| {
             (f.H5VLdatatype_close)(under, vol, dxpl, requests)

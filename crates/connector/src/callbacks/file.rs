@@ -22,7 +22,7 @@ use crate::object::{Effect, Object, pass, wrap_request};
 use crate::opening::{self, OpenedLog};
 use h5logfs_common::fault::Fault;
 
-/// `H5VL_NATIVE_FILE_POST_OPEN`: the end of an opening.
+/// `H5VL_NATIVE_FILE_POST_OPEN`, the last step of an opening.
 const POST_OPEN: c_int = 28;
 
 with_return_address! {
@@ -61,7 +61,7 @@ unsafe extern "C-unwind" fn create_for(
             return Ok(handle_of(opened));
         }
         info.with_under_list(fapl, |fapl| {
-            // SAFETY: see the head of the module.
+            // SAFETY: see the head of `callbacks`.
             let under = library.quietly(|f| unsafe {
                 (f.H5VLfile_create)(name.as_ptr(), flags, fcpl, fapl, dxpl, requests)
             });
@@ -99,7 +99,7 @@ unsafe extern "C-unwind" fn open_for(
             return Ok(handle_of(opened));
         }
         info.with_under_list(fapl, |fapl| {
-            // SAFETY: see the head of the module.
+            // SAFETY: see the head of `callbacks`.
             let under = library.quietly(|f| unsafe {
                 (f.H5VLfile_open)(name.as_ptr(), flags, fapl, dxpl, requests)
             });
@@ -109,7 +109,7 @@ unsafe extern "C-unwind" fn open_for(
     opened.unwrap_or(ptr::null_mut())
 }
 
-/// The first object of a log, or null.
+/// The first object of a log, or null on failure.
 fn handle_of(opened: OpenedLog) -> Handle {
     let Below { under, info } = opened.below;
     if under.is_null() {
@@ -118,7 +118,7 @@ fn handle_of(opened: OpenedLog) -> Handle {
     Object::file(under, &info, Some(&opened.session)).into_handle()
 }
 
-/// The first object of a plain file, or null.
+/// The first object of a plain file, or null on failure.
 fn plain_handle(
     under: *mut c_void,
     info: &Arc<Info>,
@@ -140,7 +140,7 @@ pub unsafe extern "C-unwind" fn get(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::File, || {
         if let Some(session) = &object.session
@@ -149,11 +149,11 @@ pub unsafe extern "C-unwind" fn get(
         {
             return Ok(status);
         }
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLfile_get)(under, vol, args, dxpl, requests)
         })?;
-        // SAFETY: see above. The native connector makes a list that names itself.
+        // SAFETY: as above. The native connector returns a list that names itself.
         unsafe {
             if status >= 0 && (*args).operation == FileGet::ACCESS {
                 object.below.info.restore_list((*args).arguments.access)?;
@@ -175,7 +175,7 @@ unsafe extern "C-unwind" fn specific_for(
     requests: Requests,
     caller: usize,
 ) -> Status {
-    // SAFETY: the library gives the arguments of an operation. These two are for a path; the others have an object.
+    // SAFETY: the library gives the arguments of an operation. Two operations name a path; all others name an object.
     unsafe {
         match (*args).operation {
             FileSpecific::ACCESSIBLE => {
@@ -187,11 +187,11 @@ unsafe extern "C-unwind" fn specific_for(
     }
 }
 
-/// Does something with a path.
+/// Passes on an operation on a path.
 ///
 /// # Safety
 ///
-/// As all callbacks.
+/// As for all callbacks: see the head of `callbacks`.
 unsafe fn at_path(
     name: *const c_char,
     fapl: Id,
@@ -217,7 +217,7 @@ unsafe fn at_path(
         info.with_under_list(fapl, |fapl| {
             let mut args = arguments_below(fapl);
             Ok(pass(&info, requests, |f, vol| {
-                // SAFETY: these operations have no object.
+                // SAFETY: operations on a path take no object.
                 unsafe { (f.H5VLfile_specific)(ptr::null_mut(), vol, &mut args, dxpl, requests) }
             }))
         })
@@ -226,7 +226,7 @@ unsafe fn at_path(
 }
 
 unsafe fn accessible(asked: FileAccessible, dxpl: Id, requests: Requests, caller: usize) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         at_path(
             asked.name,
@@ -248,7 +248,7 @@ unsafe fn accessible(asked: FileAccessible, dxpl: Id, requests: Requests, caller
 }
 
 unsafe fn delete(asked: FileDelete, dxpl: Id, requests: Requests, caller: usize) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         at_path(
             asked.name,
@@ -266,11 +266,11 @@ unsafe fn delete(asked: FileDelete, dxpl: Id, requests: Requests, caller: usize)
     }
 }
 
-/// What is asked of an open file.
+/// Answers for an open file.
 ///
 /// # Safety
 ///
-/// As all callbacks.
+/// As for all callbacks: see the head of `callbacks`.
 unsafe fn specific_of(
     object: &Object,
     args: &mut FileSpecific,
@@ -278,7 +278,7 @@ unsafe fn specific_of(
     requests: Requests,
 ) -> Status {
     object.answer(Kind::File, || {
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLfile_specific)(under, vol, args, dxpl, requests)
         })?;
@@ -287,7 +287,7 @@ unsafe fn specific_of(
         }
         match args.operation {
             FileSpecific::REOPEN => {
-                // SAFETY: the part of this operation: a place with a file of the connector below.
+                // SAFETY: the operation selects this part of the union: a place that holds a file of the connector below.
                 let place = unsafe { &mut *args.arguments.reopen };
                 if !place.is_null() {
                     let again = Object::file(*place, &object.below.info, object.session.as_ref());
@@ -312,7 +312,7 @@ pub unsafe extern "C-unwind" fn optional(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::File, || {
         if let Some(session) = &object.session
@@ -322,7 +322,7 @@ pub unsafe extern "C-unwind" fn optional(
             return Ok(status);
         }
         let pass = || {
-            // SAFETY: see the head of the module.
+            // SAFETY: see the head of `callbacks`.
             object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
                 (f.H5VLfile_optional)(under, vol, args, dxpl, requests)
             })
@@ -340,9 +340,9 @@ pub unsafe extern "C-unwind" fn optional(
     })
 }
 
-/// `H5Fclose`. Other objects of the file may stay open.
+/// `H5Fclose`. Objects of the file may stay open.
 pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     if let Some(session) = &object.session
         && object
@@ -352,7 +352,7 @@ pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Reques
     {
         return FAILURE;
     }
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         super::close(handle, requests, |f, under, vol| {
             (f.H5VLfile_close)(under, vol, dxpl, requests)

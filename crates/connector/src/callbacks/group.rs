@@ -29,12 +29,12 @@ pub unsafe extern "C-unwind" fn specific(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module. The arguments are those of the operation.
+    // SAFETY: see the head of `callbacks`. The arguments belong to the operation.
     let (object, mut args_below) = unsafe { (Object::of_handle(handle), *args) };
     let operation = args_below.operation;
     object.answer(Kind::Group, || {
         if operation == GroupSpecific::MOUNT {
-            // SAFETY: the part of this operation; the child is a file of ours.
+            // SAFETY: the operation selects this part of the union; the child is a file of this connector.
             unsafe {
                 let child = Object::of_handle(args_below.arguments.mount.child);
                 object.below.check_like(&child.below)?;
@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn specific(
                 args_below.arguments.mount.child = child.below.under;
             }
         }
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let status = object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
             (f.H5VLgroup_specific)(under, vol, &mut args_below, dxpl, requests)
         })?;
@@ -56,7 +56,7 @@ pub unsafe extern "C-unwind" fn specific(
 
 /// `H5Gclose`.
 pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         super::close(handle, requests, |f, under, vol| {
             (f.H5VLgroup_close)(under, vol, dxpl, requests)

@@ -9,16 +9,16 @@ use h5logfs_host::{Kind, with_return_address};
 use crate::below::info::Info;
 use crate::library::Library;
 
-/// Another reference: information does not change.
+/// Copies information: as it never changes, a copy is another reference.
 pub unsafe extern "C-unwind" fn copy(info: *const c_void) -> *mut c_void {
     if info.is_null() {
         return ptr::null_mut();
     }
-    // SAFETY: information of ours.
+    // SAFETY: the information comes from this connector.
     unsafe { Info::share(info) }.into_raw()
 }
 
-/// Orders two.
+/// Orders the information of two lists. Null comes first.
 pub unsafe extern "C-unwind" fn compare(
     order: *mut c_int,
     one: *const c_void,
@@ -29,23 +29,23 @@ pub unsafe extern "C-unwind" fn compare(
         unsafe { order.write(other.is_null() as c_int - one.is_null() as c_int) };
         return SUCCESS;
     }
-    // SAFETY: information of ours.
+    // SAFETY: the information comes from this connector.
     let (one, other) = unsafe { (Info::share(one), Info::share(other)) };
     let compared = one.library.caught(Kind::Other, || one.compare(&other));
     let Some(compared) = compared else {
         return FAILURE;
     };
-    // SAFETY: see above.
+    // SAFETY: as above.
     unsafe { order.write(compared as c_int) };
     SUCCESS
 }
 
-/// Gives a reference up.
+/// Drops a reference to information.
 pub unsafe extern "C-unwind" fn free(info: *mut c_void) -> Status {
     if info.is_null() {
         return SUCCESS;
     }
-    // SAFETY: information of ours, which the library gives up.
+    // SAFETY: the information comes from this connector, and the library gives its reference up.
     let info = unsafe { Info::from_raw(info) };
     let library = info.library;
     let freed = library.caught(Kind::Other, || {
@@ -55,25 +55,25 @@ pub unsafe extern "C-unwind" fn free(info: *mut c_void) -> Status {
     freed.unwrap_or(FAILURE)
 }
 
-/// Writes one as text.
+/// Formats information as a string.
 pub unsafe extern "C-unwind" fn to_string(info: *const c_void, text: *mut *mut c_char) -> Status {
     if info.is_null() {
         // SAFETY: the library gives a place for the text.
         unsafe { text.write(ptr::null_mut()) };
         return SUCCESS;
     }
-    // SAFETY: information of ours.
+    // SAFETY: the information comes from this connector.
     let info = unsafe { Info::share(info) };
     let Some(written) = info.library.caught(Kind::Other, || info.to_text()) else {
         return FAILURE;
     };
-    // SAFETY: see above.
+    // SAFETY: as above.
     unsafe { text.write(written) };
     SUCCESS
 }
 
 with_return_address! {
-    /// Reads one from text.
+    /// Parses an information string.
     from_string(_text: *const c_char, _info: *mut *mut c_void) -> Status = from_string_for, register "rdx", "x2"
 }
 

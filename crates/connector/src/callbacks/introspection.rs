@@ -1,4 +1,4 @@
-//! What the connector can do.
+//! Queries about the connector: class, capabilities, operations.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,24 +16,24 @@ pub unsafe extern "C-unwind" fn class_below(
     level: c_int,
     class: *mut *const c_void,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || {
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         Ok(object.below.quietly(|f, under, vol| unsafe {
             (f.H5VLintrospect_get_conn_cls)(under, vol, level, class)
         }))
     })
 }
 
-/// What the connector below can do is what we can. A list without information means the native one.
+/// Capability flags: those of the connector below. A list without information means the native connector.
 pub unsafe extern "C-unwind" fn capabilities(info: *const c_void, flags: *mut u64) -> Status {
     if info.is_null() {
         // SAFETY: the library gives a place for the flags.
         unsafe { flags.write(CAPABILITIES) };
         return SUCCESS;
     }
-    // SAFETY: information of ours.
+    // SAFETY: the information comes from this connector.
     let info = unsafe { Info::share(info) };
     let told = info
         .library
@@ -41,14 +41,14 @@ pub unsafe extern "C-unwind" fn capabilities(info: *const c_void, flags: *mut u6
     told.unwrap_or(FAILURE)
 }
 
-/// Whether an operation is there: one of ours for this dataset, or one of the native connector.
+/// Whether an operation is supported: by this connector for this dataset, or by the native connector.
 pub unsafe extern "C-unwind" fn query(
     handle: Handle,
     part: c_int,
     operation: c_int,
     flags: *mut u64,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || {
         let operations = object.below.info.operations;
@@ -67,7 +67,7 @@ pub unsafe extern "C-unwind" fn query(
             unsafe { flags.write(answer) };
             return Ok(SUCCESS);
         }
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         Ok(object.below.quietly(|f, under, vol| unsafe {
             (f.H5VLintrospect_opt_query)(under, vol, part, operation, flags)
         }))

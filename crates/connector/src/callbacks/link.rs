@@ -14,7 +14,7 @@ passed_at! {
     Changes optional = H5VLlink_optional(args: *mut Optional), Link;
 }
 
-/// Answers for two objects, of which one may be missing.
+/// Answers for two objects, one of which may be missing.
 fn answer(
     one: Option<&Object>,
     other: Option<&Object>,
@@ -24,17 +24,17 @@ fn answer(
         .map_or(FAILURE, |object| object.answer(Kind::Link, act))
 }
 
-/// Fails where a link is to be made or removed in a file that cannot be written.
+/// Fails if the link to be created or removed is in a file that cannot be written.
 fn check_link(object: Option<&Object>, location: *const Location) -> Result<(), Fault> {
     let Some(object) = object else {
         return Ok(());
     };
     // SAFETY: the library gives a location.
     let location = unsafe { &*location };
-    // SAFETY: see above.
+    // SAFETY: as above.
     let path = unsafe { location.path() };
     let path = path.map(|path| match location.by {
-        // That of its group.
+        // The path names the group of the link.
         Location::INDEX => Changed::Object(path),
         _ => Changed::Link(path),
     });
@@ -43,7 +43,7 @@ fn check_link(object: Option<&Object>, location: *const Location) -> Result<(), 
         .map(drop)
 }
 
-/// `H5Lcreate_*`. The target of a hard link may be seen from another object than the link.
+/// `H5Lcreate_*`. The path to a hard link's target may start at another object than the path of the link.
 pub unsafe extern "C-unwind" fn create(
     args: *mut LinkCreate,
     handle: Handle,
@@ -53,11 +53,11 @@ pub unsafe extern "C-unwind" fn create(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module. The arguments are those of the operation.
+    // SAFETY: see the head of `callbacks`. The arguments belong to the operation.
     let (object, mut args_below) = unsafe { (Object::of_optional_handle(handle), *args) };
     let is_hard = args_below.operation == LinkCreate::HARD;
     let target = if is_hard {
-        // SAFETY: the part of this operation; its object is one of ours, or null.
+        // SAFETY: the operation selects this part of the union; its object belongs to this connector or is null.
         unsafe { Object::of_optional_handle(args_below.arguments.hard.object) }
     } else {
         None
@@ -65,7 +65,7 @@ pub unsafe extern "C-unwind" fn create(
     answer(object, target, || {
         check_link(object, location)?;
         pass_two(object, target, requests, |f, under, target, vol| {
-            // SAFETY: see the head of the module.
+            // SAFETY: see the head of `callbacks`.
             unsafe {
                 if is_hard {
                     args_below.arguments.hard.object = target;
@@ -92,17 +92,17 @@ macro_rules! two_links {
                 dxpl: Id,
                 requests: Requests,
             ) -> Status {
-                // SAFETY: see the head of the module.
+                // SAFETY: see the head of `callbacks`.
                 let (source, target) = unsafe {
                     (Object::of_optional_handle(source), Object::of_optional_handle(target))
                 };
                 answer(source, target, || {
-                    // One is missing where both are the same.
+                    // If both ends lie in one place, libhdf5 names the object once.
                     check_link(target.or(source), target_location)?;
                     if $is_moved {
                         check_link(source.or(target), source_location)?;
                     }
-                    // SAFETY: see the head of the module.
+                    // SAFETY: see the head of `callbacks`.
                     pass_two(source, target, requests, |f, source, target, vol| unsafe {
                         (f.$function)(
                             source,
@@ -137,7 +137,7 @@ pub unsafe extern "C-unwind" fn specific(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let effect = match operation {
         LinkSpecific::DELETE => Effect::Writes,
@@ -148,10 +148,10 @@ pub unsafe extern "C-unwind" fn specific(
         if effect == Effect::Writes {
             check_link(Some(object), location)?;
         }
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let links = unsafe { (*location).links() };
         object.with_links(links, || {
-            // SAFETY: see the head of the module.
+            // SAFETY: see the head of `callbacks`.
             object.pass(effect, requests, |f, under, vol| unsafe {
                 (f.H5VLlink_specific)(under, location, vol, args, dxpl, requests)
             })

@@ -1,12 +1,12 @@
-//! What libhdf5 calls: one module for each part of `H5VL_class_t`.
+//! Callbacks of libhdf5, one module for each part of `H5VL_class_t`.
 //!
-//! A callback asks the open log of its object, by a hook of [`Session`](crate::session::Session), and passes the call on to
-//! the connector below where the log leaves it to that. Panics end here, as errors on the error stack.
+//! A callback first asks the open log of its object, through a hook of [`Session`](crate::session::Session). If the hook leaves
+//! the call to the connector below, the callback passes it on. A panic becomes an error on the error stack.
 //!
-//! Each `unsafe` block in these modules that has no reason of its own takes the object from a handle that libhdf5 has got
-//! from us and not given back, or calls a function of the library that has called, with the object that the connector
-//! below gave us and the arguments that the library gave us. Each `unsafe fn` is for libhdf5 alone, with what
-//! `H5VLconnector.h` says.
+//! Most `unsafe` blocks in these modules have one reason. They take the object from a handle that libhdf5 got from this connector
+//! and has not given back. Or they call a function of the library that called, with the object that the connector below made and
+//! the arguments that the library passed. Blocks with another reason state it. Each `unsafe fn` is called by libhdf5 alone, under
+//! the rules of `H5VLconnector.h`.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::library::Functions;
 use crate::log::metadata_image::release;
 use crate::object::{Effect, Object};
 
-/// Declares callbacks that the connector below answers for all objects, with their [`Effect`].
+/// Declares callbacks that the connector below answers for every object, with their [`Effect`].
 macro_rules! passed {
     ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $kind:ident;)*) => {
         $(
@@ -30,10 +30,10 @@ macro_rules! passed {
                 dxpl: Id,
                 requests: Requests,
             ) -> Status {
-                // SAFETY: see the head of the module.
+                // SAFETY: see the head of `callbacks`.
                 let object = unsafe { Object::of_handle(handle) };
                 object.answer(Kind::$kind, || {
-                    // SAFETY: see the head of the module.
+                    // SAFETY: see the head of `callbacks`.
                     object.pass(Effect::$what, requests, |f, under, vol| unsafe {
                         (f.$function)(under, vol, $($argument,)* dxpl, requests)
                     })
@@ -43,7 +43,7 @@ macro_rules! passed {
     };
 }
 
-/// The same for callbacks that are told which object is meant, as seen from another.
+/// Like `passed`, for callbacks with a [`Location`].
 macro_rules! passed_at {
     ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $kind:ident;)*) => {
         $(
@@ -55,10 +55,10 @@ macro_rules! passed_at {
                 dxpl: Id,
                 requests: Requests,
             ) -> Status {
-                // SAFETY: see the head of the module.
+                // SAFETY: see the head of `callbacks`.
                 let (object, links) = unsafe { (Object::of_handle(handle), (*location).links()) };
                 object.answer(Kind::$kind, || {
-                    // SAFETY: see the head of the module.
+                    // SAFETY: see the head of `callbacks`.
                     object.with_links(links, || object.pass(Effect::$what, requests, |f, under, vol| unsafe {
                         (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
                     }))
@@ -68,8 +68,8 @@ macro_rules! passed_at {
     };
 }
 
-/// Declares callbacks that give another object. `at`, `by`: a path, and the list with which
-/// it is followed, if they are not in the location.
+/// Declares callbacks that return an object. `at`, `by`: the path and its access property list, if the location does not hold
+/// them.
 macro_rules! passed_child {
     ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*) $(at $path:ident by $links:ident)?, $object_type:expr, $kind:ident;)*) => {
         $(
@@ -82,19 +82,19 @@ macro_rules! passed_child {
                 dxpl: Id,
                 requests: Requests,
             ) -> Handle {
-                // SAFETY: see the head of the module.
+                // SAFETY: see the head of `callbacks`.
                 let (object, links) = unsafe { (Object::of_handle(handle), (*location).links()) };
                 $(let links = links.max($links);)?
                 let child = object.library().caught(Kind::$kind, || {
                     if Effect::$what == Effect::Writes {
-                        // SAFETY: the location, and the name that there may be, are the library's.
+                        // SAFETY: the location and the name, if any, belong to the library.
                         let path = unsafe { (*location).path() }.map(crate::object::Changed::Object);
                         $(let path = unsafe { crate::object::Changed::link($path) }.or(path);)?
-                        // SAFETY: see above.
+                        // SAFETY: as above.
                         object.changed_at(path, unsafe { (*location).from }, links)?;
                     }
                     object.with_links(links, || {
-                        // SAFETY: see the head of the module.
+                        // SAFETY: see the head of `callbacks`.
                         object.pass_child(Effect::$what, $object_type, requests, |f, under, vol| unsafe {
                             (f.$function)(under, location, vol, $($argument,)* dxpl, requests)
                         })
@@ -121,21 +121,21 @@ pub mod token;
 pub mod wrap;
 
 passed! {
-    /// An operation of no part.
+    /// `H5VLoptional`: an operation on no kind of object.
     Changes optional = H5VLoptional(args: *mut Optional), Other;
 }
 
-/// Closes an object: the connector below its own, then ours.
+/// Closes an object: the connector below closes its own, then this connector frees the handle.
 ///
 /// # Safety
 ///
-/// As all callbacks; the handle is given up where this succeeds.
+/// As for all callbacks: see the head of `callbacks`. The handle is invalid after a success.
 unsafe fn close(
     handle: Handle,
     requests: Requests,
     call: impl FnOnce(&Functions, *mut c_void, Id) -> Status,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     let info = Arc::clone(&object.below.info);
     let closed = info.library.caught(Kind::Close, || {
@@ -145,7 +145,7 @@ unsafe fn close(
         if status < 0 {
             return Ok(status);
         }
-        // SAFETY: libhdf5 gives up the handle, which nothing uses after this.
+        // SAFETY: libhdf5 gives up the handle, and nothing uses it afterwards.
         unsafe { Object::free(handle) };
         Ok(SUCCESS)
     });

@@ -11,7 +11,7 @@ use crate::library::Functions;
 use crate::object::{Changed, Effect, Object, pass_two};
 
 passed_at! {
-    /// `H5Oget_info`, `H5Iget_name` and the like. A file that is asked for is wrapped by the library.
+    /// `H5Oget_info`, `H5Iget_name` and the like. The library itself wraps a file that this returns.
     Reads get = H5VLobject_get(args: *mut ObjectGet), Object;
     /// Operations of the native connector.
     Configures optional = H5VLobject_optional(args: *mut Optional), Object;
@@ -25,17 +25,17 @@ pub unsafe extern "C-unwind" fn open(
     dxpl: Id,
     requests: Requests,
 ) -> Handle {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     let opened = object.library().caught(Kind::Object, || {
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let open = |f: &Functions, under, vol| unsafe {
             (f.H5VLobject_open)(under, location, vol, opened_type, dxpl, requests)
         };
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let links = unsafe { (*location).links() };
         let under = object.with_links(links, || object.call(Effect::Reads, open));
-        // SAFETY: the library gives a place for the type, which is there where an object is.
+        // SAFETY: the library gives a place for the type. It is filled if an object was opened.
         object.opened(under, requests, || unsafe { *opened_type })
     });
     opened.unwrap_or(std::ptr::null_mut())
@@ -55,11 +55,11 @@ pub unsafe extern "C-unwind" fn copy(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let (source, target) = unsafe { (Object::of_handle(source), Object::of_handle(target)) };
     target.answer(Kind::Object, || {
         if source.session.is_some() || target.session.is_some() {
-            // SAFETY: the library gives places of objects, and C strings.
+            // SAFETY: the library gives the locations, and C strings.
             let copy = unsafe {
                 let source_name = CStr::from_ptr(source_name);
                 let (from, to) = ((*source_location).from, (*target_location).from);
@@ -86,7 +86,7 @@ pub unsafe extern "C-unwind" fn copy(
                 return Ok(status);
             }
         }
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         pass_two(
             Some(source),
             Some(target),
@@ -118,7 +118,7 @@ pub unsafe extern "C-unwind" fn specific(
     dxpl: Id,
     requests: Requests,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
     let effect = match operation {
         ObjectSpecific::CHANGE_COUNT => Effect::Writes,
@@ -126,10 +126,10 @@ pub unsafe extern "C-unwind" fn specific(
         _ => Effect::Reads,
     };
     object.answer(Kind::Object, || {
-        // SAFETY: see the head of the module.
+        // SAFETY: see the head of `callbacks`.
         let links = unsafe { (*location).links() };
         let status = object.with_links(links, || {
-            // SAFETY: see the head of the module.
+            // SAFETY: see the head of `callbacks`.
             object.pass(effect, requests, |f, under, vol| unsafe {
                 (f.H5VLobject_specific)(under, location, vol, args, dxpl, requests)
             })

@@ -1,4 +1,4 @@
-//! Asynchronous requests of the connector below. The native one has none.
+//! Asynchronous requests of the connector below. The native connector has none.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use crate::object::Object;
 /// `H5VL_REQUEST_STATUS_IN_PROGRESS`.
 const IN_PROGRESS: c_int = 0;
 
-/// Calls the connector below. Frees the request where `ends` says that it has ended.
+/// Calls the connector below. Frees the request if `ends` says that it has ended.
 ///
 /// # Safety
 ///
-/// As all callbacks.
+/// As for all callbacks: see the head of `callbacks`.
 unsafe fn ask(
     handle: Handle,
     call: impl FnOnce(&Functions, *mut c_void, Id) -> Status,
     ends: impl FnOnce() -> bool,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     let object = unsafe { Object::of_handle(handle) };
     let info = Arc::clone(&object.below.info);
     let asked = info.library.caught(Kind::Other, || {
         let status = object.below.quietly(call);
         if status >= 0 && ends() {
-            // SAFETY: the request has ended, and nothing uses it after this.
+            // SAFETY: the request has ended, and nothing uses it afterwards.
             unsafe { Object::free(handle) };
         }
         Ok(status)
@@ -37,9 +37,9 @@ unsafe fn ask(
     asked.unwrap_or(FAILURE)
 }
 
-/// Waits.
+/// Waits for a request.
 pub unsafe extern "C-unwind" fn wait(handle: Handle, timeout: u64, outcome: *mut c_int) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(
             handle,
@@ -49,13 +49,13 @@ pub unsafe extern "C-unwind" fn wait(handle: Handle, timeout: u64, outcome: *mut
     }
 }
 
-/// Has a function called at the end.
+/// Registers a function to call at the end of a request.
 pub unsafe extern "C-unwind" fn notify(
     handle: Handle,
     callback: Option<unsafe extern "C-unwind" fn()>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(
             handle,
@@ -65,9 +65,9 @@ pub unsafe extern "C-unwind" fn notify(
     }
 }
 
-/// Cancels.
+/// Cancels a request.
 pub unsafe extern "C-unwind" fn cancel(handle: Handle, outcome: *mut c_int) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(
             handle,
@@ -77,9 +77,9 @@ pub unsafe extern "C-unwind" fn cancel(handle: Handle, outcome: *mut c_int) -> S
     }
 }
 
-/// Errors, times.
+/// Queries the error stack and the execution time of a request.
 pub unsafe extern "C-unwind" fn specific(handle: Handle, args: *mut Opaque) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(
             handle,
@@ -91,7 +91,7 @@ pub unsafe extern "C-unwind" fn specific(handle: Handle, args: *mut Opaque) -> S
 
 /// Operations of the connector below.
 pub unsafe extern "C-unwind" fn optional(handle: Handle, args: *mut Optional) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(
             handle,
@@ -101,9 +101,9 @@ pub unsafe extern "C-unwind" fn optional(handle: Handle, args: *mut Optional) ->
     }
 }
 
-/// Gives a request up.
+/// Frees a request.
 pub unsafe extern "C-unwind" fn free(handle: Handle) -> Status {
-    // SAFETY: see the head of the module.
+    // SAFETY: see the head of `callbacks`.
     unsafe {
         ask(
             handle,

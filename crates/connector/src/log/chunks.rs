@@ -1,4 +1,4 @@
-//! Whole chunks of a logged dataset, as its filters leave them, and questions about chunks.
+//! Whole chunks of a logged dataset in their stored form, and queries about chunks.
 
 use h5logfs_log::filters::{self, Filter};
 use h5logfs_output::Selection;
@@ -9,15 +9,15 @@ use super::transfer::Region;
 use super::{Log, State};
 use h5logfs_common::fault::Fault;
 
-/// The most chunks of a dataset that are looked at one by one.
+/// The largest number of chunks that a query visits one by one.
 const MOST_CHUNKS: u64 = 1 << 24;
 
-/// A chunk as its filters leave it.
+/// A chunk in its stored form, after the filters.
 #[derive(Clone, Copy)]
 pub struct StoredChunk<'a> {
-    /// Its first element.
+    /// The coordinates of the chunk's first element.
     pub offset: &'a [u64],
-    /// A bit for each filter that was left out.
+    /// The filter mask: a bit for each filter that was skipped.
     pub mask: u32,
     pub bytes: &'a [u8],
 }
@@ -40,7 +40,7 @@ impl<'a> Chunks<'a> {
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, chunk.offset)?;
         if dataset.has_foreign_filters {
-            return Err("this dataset has a filter that h5logfs does not know, so whole chunks cannot be written to it".into());
+            return Err("this dataset has a filter that h5logfs cannot apply, so whole chunks cannot be written to it".into());
         }
         let kept = |(n, _): &(usize, &Filter)| chunk.mask & (1 << n) == 0;
         let active = dataset.filters.iter().enumerate().filter(kept);
@@ -57,18 +57,18 @@ impl<'a> Chunks<'a> {
         state.log(dataset, &dims, &selection, elements.into())
     }
 
-    /// `H5Dread_chunk`: the stored bytes; its filter mask is 0. Local.
+    /// `H5Dread_chunk`: returns the stored bytes. The filter mask is always 0. Local.
     pub fn read(self, dataset: &Dataset, offset: &[u64]) -> Result<Vec<u8>, Fault> {
         let mut state = self.log.state.lock();
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
         if !state.has_elements(dataset, &dims, offset, &shape)? {
-            return Err("there is no such chunk: it was not written".into());
+            return Err("there is no such chunk: nothing was written to it".into());
         }
         state.stored_chunk(dataset, &dims, &shape, offset)
     }
 
-    /// Stored size of a chunk; 0 where it was not written. Local.
+    /// The stored size of a chunk; 0 if no element of it was written. Local.
     pub fn size(self, dataset: &Dataset, offset: &[u64]) -> Result<u64, Fault> {
         let mut state = self.log.state.lock();
         let dims = dataset.dims();
@@ -83,7 +83,7 @@ impl<'a> Chunks<'a> {
         Ok(stored.len() as u64)
     }
 
-    /// The first element of the chunk that an element lies in. `None` if it lies outside. Local.
+    /// The coordinates of the chunk that contains an element. `None` if the element is outside the extent. Local.
     pub fn at(self, dataset: &Dataset, place: &[u64]) -> Result<Option<Vec<u64>>, Fault> {
         let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
         let first = |(at, side): (&u64, &u64)| at / side * side;
@@ -93,7 +93,7 @@ impl<'a> Chunks<'a> {
         Ok(is_inside.then_some(offset))
     }
 
-    /// Where the elements of a dataset without chunks lie in the log file, in one piece. Local.
+    /// The offset in the log file of all elements of a dataset without chunks. `None` unless they lie in one piece. Local.
     pub fn offset_of_all(self, dataset: &Dataset) -> Result<Option<u64>, Fault> {
         if dataset.chunk.is_some() || !dataset.is_written() {
             return Ok(None);
@@ -108,7 +108,7 @@ impl<'a> Chunks<'a> {
         Ok(found.map(|found| found.offset))
     }
 
-    /// Where a chunk of so many stored bytes lies in the log file, in one piece. Local.
+    /// The offset in the log file of a chunk with this stored size. `None` unless it lies there in one piece. Local.
     pub fn offset(
         self,
         dataset: &Dataset,
@@ -117,7 +117,8 @@ impl<'a> Chunks<'a> {
     ) -> Result<Option<u64>, Fault> {
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
-        // A file of HDF5 has all of a chunk, also where it ends behind the extent, and after all filters.
+        // A native file stores whole chunks, even at the end of the extent, and after all filters. Bytes of the log may be shown
+        // as a chunk only if they equal that.
         let is_whole = within(offset, &shape, &dims) == shape && !dataset.has_foreign_filters;
         if size == 0 || !is_whole {
             return Ok(None);
@@ -132,7 +133,7 @@ impl<'a> Chunks<'a> {
         Ok(found.filter(is_chunk).map(|found| found.offset))
     }
 
-    /// The first elements of all chunks that were written, in row-major order. Local.
+    /// The coordinates of all chunks with written elements, in row-major order. Local.
     pub fn written(self, dataset: &Dataset) -> Result<Vec<Vec<u64>>, Fault> {
         let mut state = self.log.state.lock();
         let dims = dataset.dims();
@@ -144,7 +145,7 @@ impl<'a> Chunks<'a> {
             .collect();
         let number = grid.iter().try_fold(1u64, |n, g| n.checked_mul(*g));
         let number = number.filter(|n| *n <= MOST_CHUNKS);
-        let number = number.ok_or("it has too many chunks to look at each of them")?;
+        let number = number.ok_or("it has too many chunks for this query")?;
         let mut found = Vec::new();
         for mut index in 0..number {
             let mut offset = vec![0; grid.len()];
@@ -191,7 +192,7 @@ impl State {
         offset: &[u64],
         shape: &[u64],
     ) -> Result<bool, Fault> {
-        // Another rank may have written to it.
+        // With several ranks, another rank may have written to the dataset.
         if !dataset.is_written() && self.writer()?.ranks().size() == 1 {
             return Ok(false);
         }
@@ -204,7 +205,7 @@ impl State {
     }
 }
 
-/// The chunk shape of a dataset that has a chunk at `offset`.
+/// The chunk shape of a dataset. Fails if no chunk begins at `offset`.
 fn checked_shape(dataset: &Dataset, dims: &[u64], offset: &[u64]) -> Result<Vec<u64>, Fault> {
     let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
     let mut places = offset.iter().zip(shape).zip(dims);
@@ -216,7 +217,7 @@ fn checked_shape(dataset: &Dataset, dims: &[u64], offset: &[u64]) -> Result<Vec<
     Err(format!("no chunk of the dataset begins at {offset:?}").into())
 }
 
-/// The part of a chunk that lies in the extent.
+/// The part of a chunk within the extent.
 fn within(offset: &[u64], shape: &[u64], dims: &[u64]) -> Vec<u64> {
     let sides = offset.iter().zip(shape).zip(dims);
     sides
@@ -224,8 +225,8 @@ fn within(offset: &[u64], shape: &[u64], dims: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// Calls with the places of each row that a smaller box at the origin shares with a larger one, in elements: first in the
-/// smaller, then in the larger.
+/// Visits the rows of a small box at the origin of a large one. Calls with the offset of each row in the small box, then in the
+/// large one, in elements.
 fn for_rows(small: &[u64], large: &[u64], mut visit: impl FnMut(usize, usize)) {
     let rows = small.iter().rev().skip(1).product::<u64>();
     let row = small.last().copied().unwrap_or(1);
@@ -240,7 +241,7 @@ fn for_rows(small: &[u64], large: &[u64], mut visit: impl FnMut(usize, usize)) {
     }
 }
 
-/// The elements of a smaller box at the origin of a larger one.
+/// Copies the elements of a small box from the origin of a large one.
 fn cut(elements: &[u8], large: &[u64], small: &[u64], element: usize) -> Vec<u8> {
     let row = small.last().copied().unwrap_or(1) as usize * element;
     let mut out = Vec::new();
@@ -250,7 +251,7 @@ fn cut(elements: &[u8], large: &[u64], small: &[u64], element: usize) -> Vec<u8>
     out
 }
 
-/// The contrary: what lies outside is the fill value.
+/// Extends a small box to a large one, with the fill value.
 fn padded(elements: &[u8], small: &[u64], large: &[u64], dataset: &Dataset) -> Vec<u8> {
     let element = dataset.element;
     let total: u64 = large.iter().product();

@@ -1,6 +1,8 @@
-//! Shadows of logs that this process has closed. A program may write a step, close its file, and open it again for the next
-//! one: then the metadata image is still open in libhdf5, and nothing makes it of its image. Whether it is what the log holds is for
-//! the first rank to say, which remembers the log ([`super::reopening`]).
+//! Metadata images of logs that this process has closed.
+//!
+//! A program may write a step, close its file, and open it again for the next step. The metadata image is then still open in
+//! libhdf5, and need not be loaded again. The first rank decides whether it still equals the contents of the log, because that
+//! rank remembers the log ([`super::reopening`]).
 
 use std::collections::VecDeque;
 use std::fs;
@@ -19,12 +21,12 @@ use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::library::{Functions, Library};
 
-/// Shadows that are kept: the last ones. Programs write few logs at a time.
+/// The number of metadata images kept, the most recent ones. Programs write few logs at a time.
 const MOST: usize = 4;
-/// The most bytes of one.
+/// The largest metadata image that is kept, in bytes.
 pub const LARGEST: usize = 1 << 20;
 
-/// What the system tells of a file. As long as it is the same, the file is the log that it was.
+/// The identity and change time of a file. While they stay equal, the file is the log that was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     identity: Identity,
@@ -33,7 +35,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What it tells of the file at a path.
+    /// Reads them from the file at a path. `None` if that fails.
     pub fn at(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;
         Some(Seen {
@@ -44,29 +46,30 @@ impl Seen {
     }
 }
 
-/// The metadata image of a log that is closed.
+/// The metadata image of a closed log.
 #[derive(Debug)]
 pub struct KeptImage {
-    /// Where the log was.
+    /// The path of the log.
     pub path: PathBuf,
-    /// The file when it was closed.
+    /// The state of the file when it was closed.
     pub seen: Option<Seen>,
-    /// The number of the opening that this close has ended, which all its ranks know.
+    /// The number of the opening that this close ended. All its ranks know the number.
     pub opening: u64,
     /// The metadata image.
     pub metadata_image: Closed,
-    /// The file access property list of the program. One that is equal asks for the same metadata image.
+    /// The program's file access property list. An equal list leads to an equal metadata image.
     pub access: Arc<PropertyList>,
-    /// The memory that the ranks of a node have shared. All of them have it, or none.
+    /// Memory that the ranks of a node share. All of them have it, or none.
     pub memory: Option<NodeMemory>,
-    /// What the library had.
+    /// Identifiers of the library that never change.
     pub constants: Arc<Constants>,
 }
 
-/// The last first. libhdf5 is not called with the lock held. A fork may leave it to nobody, so no thread waits for it.
+/// The most recent first. The lock is never held during a call of libhdf5. A fork may leave it locked for ever, so no thread
+/// waits for it.
 static KEPT: Mutex<VecDeque<KeptImage>> = Mutex::new(VecDeque::new());
 
-/// Keeps the metadata image of a log that is closed now.
+/// Keeps the metadata image of a log that is being closed.
 pub fn keep(kept: KeptImage) {
     let Some(mut all) = KEPT.try_lock() else {
         return;
@@ -76,7 +79,7 @@ pub fn keep(kept: KeptImage) {
     let out = out.and_then(|out| all.remove(out));
     all.push_front(kept);
     drop(all);
-    // It calls libhdf5.
+    // Dropping calls libhdf5, so the lock is released first.
     drop(out);
 }
 
@@ -87,22 +90,22 @@ fn take(path: &Path) -> Option<KeptImage> {
     all.remove(found)
 }
 
-/// Takes the metadata image of the log at a path, if it is what a program gets that opens the log with this file access property list.
-/// Another one is given up.
+/// Takes the metadata image of the log at a path, if it fits the library and file access property list of a new opening. Discards
+/// one that does not fit.
 pub fn take_for(info: &Info, path: &Path, fapl: Id) -> Option<KeptImage> {
     let kept = take(path).filter(|kept| kept.metadata_image.is_of(&info.library))?;
     let access = kept.access.id;
-    // SAFETY: both are lists of this library.
+    // SAFETY: both lists belong to this library.
     let is_same = |f: &Functions| unsafe { (f.H5Pequal)(access, fapl) > 0 };
     info.library.nested(is_same).then_some(kept)
 }
 
-/// Gives up the metadata image of the log at a path, which is made anew or deleted.
+/// Discards the metadata image of the log at a path, which is being overwritten or deleted.
 pub fn forget(path: &Path) {
     drop(take(path));
 }
 
-/// Gives up all metadata images of a library, which ends.
+/// Discards all metadata images of a library that terminates.
 pub fn forget_all(library: &Library) {
     let own: Vec<KeptImage> = {
         let mut all = KEPT.lock();

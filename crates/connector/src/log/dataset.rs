@@ -1,4 +1,4 @@
-//! A logged dataset: what its elements are, and whether they can be logged.
+//! A logged dataset: properties of its elements, and whether they can be logged.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -15,61 +15,62 @@ use super::selection::Space;
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
-/// A logged dataset, which all handles of it share.
+/// A logged dataset. All handles of it share this structure.
 #[derive(Debug)]
 pub struct Dataset {
-    /// Its number in the log.
+    /// The number of the dataset in the log.
     pub id: u32,
-    /// Address of its object header in the metadata image.
+    /// The address of the object header in the metadata image.
     pub header: u64,
-    /// The type of the elements in the file.
+    /// The datatype in the file.
     pub file_type: Arc<OwnedType>,
-    /// Bytes of one element in the file.
+    /// The size of one element in the file, in bytes.
     pub element: usize,
-    /// Elements have members, and a program may write some of them.
+    /// Whether the datatype is a compound type. A program may write some of the members.
     pub has_members: bool,
-    /// The limits of the extent; `None` is unlimited.
+    /// The maximum dimensions; `None` is unlimited.
     pub max_dims: Vec<Option<u64>>,
-    /// Chunk shape, where it has chunks.
+    /// The chunk shape, if the dataset is chunked.
     pub chunk: Option<Vec<u64>>,
-    /// The shape of what goes through filters as one, in its place.
+    /// The chunk shape in which readers see the dataset. Filters apply to each such chunk.
     filtered: Option<Vec<u64>>,
     /// The filters with which chunks are stored.
     pub filters: Vec<Filter>,
-    /// The program gave it filters that only it knows. Its elements are logged as they are.
+    /// Whether the program set filters that h5logfs cannot apply. The elements are then logged unfiltered.
     pub has_foreign_filters: bool,
-    /// What an element is that was not written; empty for zeros.
+    /// The fill value of one element; empty for zeros.
     pub fill: Vec<u8>,
-    /// What the program asked for, and the metadata image has not.
+    /// Creation properties that the program asked for and the metadata image lacks.
     pub wanted: Wanted,
-    /// Its present extent. Nothing is called with the lock held.
+    /// The present extent. The lock is never held during a call.
     extent: Mutex<Extent>,
-    /// The number of the present extent: another one, of any dataset, has another number.
+    /// The number of the present extent. No two extents of any datasets share a number.
     version: AtomicU64,
     /// Whether an element was written.
     is_written: AtomicBool,
-    /// A predefined type that is that of the file: it never changes.
+    /// A predefined type in memory that equals the file type. Predefined types never change.
     pub same_type: AtomicI64,
 }
 
-/// What the creation property list of a program has otherwise than that of the metadata image, which has no elements.
+/// Creation properties in which the program's list differs from that of the metadata image. They concern the storage of elements,
+/// and the image has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// `H5D_alloc_time_t`, where the metadata image has another one.
+    /// The allocation time (`H5D_alloc_time_t`), if that of the metadata image differs.
     pub allocation: Option<c_int>,
-    /// `H5Pset_chunk_opts`. The metadata image has none: with `H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS` libhdf5 looks for chunks where a
-    /// dataset grows, also if it has none.
+    /// The flags of `H5Pset_chunk_opts`. The metadata image always has none set: with `H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS`,
+    /// libhdf5 looks for chunks when a dataset grows, even if it has no storage.
     pub chunk_options: c_uint,
 }
 
-/// The extent of a dataset.
+/// The extent of a dataset, now and earlier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extent {
-    /// Shared, so that a call can keep them while the program gives the dataset another extent.
+    /// The present dimensions. A call shares them, so that they stay valid while the program changes the extent.
     pub dims: Arc<[u64]>,
-    /// The largest that it ever was in each dimension.
+    /// The largest size in each dimension that the dataset ever had.
     pub reached: Vec<u64>,
-    /// Whether this is true also of earlier jobs.
+    /// Whether `reached` includes earlier jobs.
     pub is_known: bool,
 }
 
@@ -90,10 +91,10 @@ impl Extent {
     }
 }
 
-/// The extent of a dataset as a call has found it.
+/// An extent as a call has found it, kept for the next call.
 #[derive(Debug, Default)]
 pub struct FoundExtent {
-    /// Its number. No extent has 0.
+    /// The number of the extent. Zero belongs to no extent.
     version: u64,
     dims: Arc<[u64]>,
 }
@@ -104,28 +105,28 @@ fn next_version() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// A datatype of the host's library that is no object of a file. A committed one would keep the session open in which it is
-/// kept.
+/// A datatype of the host's library that is not committed. A committed one is an open object of a file, and would keep the
+/// session open that keeps it.
 #[derive(Debug)]
 pub struct OwnedType {
     pub id: Id,
-    /// It is one of the library itself. libhdf5 counts all others among the open objects of the program.
+    /// Whether the library predefines the type. Any other is a copy, which libhdf5 counts among the program's open objects.
     is_predefined: bool,
-    /// Bytes of one element.
+    /// The size of one element, in bytes.
     element: usize,
     has_members: bool,
     library: Library,
 }
 
 impl OwnedType {
-    /// The same as a datatype: one of the `predefined` types of the library, or a copy.
+    /// Finds a type equal to `datatype` among the `predefined` types, or copies it.
     fn like(
         library: &Library,
         f: &Functions,
         datatype: Id,
         predefined: &[Id],
     ) -> Result<Self, Fault> {
-        // SAFETY (all calls here): the library answers for any identifier.
+        // SAFETY (all calls here): the library checks any identifier.
         let is_equal = |of: &&Id| unsafe { (f.H5Tequal)(**of, datatype) } > 0;
         let same = predefined.iter().find(is_equal);
         let id = same.map_or_else(|| unsafe { (f.H5Tcopy)(datatype) }, |same| *same);
@@ -143,7 +144,7 @@ impl OwnedType {
     }
 }
 
-/// The types of the datasets that were made last. Programs make many datasets of one type.
+/// The types of the datasets made last. Programs make many datasets of one type.
 #[derive(Debug, Default)]
 pub struct RecentTypes(Mutex<Vec<Arc<OwnedType>>>);
 
@@ -159,11 +160,11 @@ impl RecentTypes {
             None
         };
         drop(recent);
-        // Its end is a call of libhdf5.
+        // Dropping calls libhdf5, so the lock is released first.
         drop(oldest);
     }
 
-    /// The same as a datatype: one that is equal, or a copy. `predefined`: types of the library.
+    /// Finds a type equal to `datatype` among the recent and the `predefined` types, or copies it.
     pub fn like(
         &self,
         library: &Library,
@@ -171,9 +172,9 @@ impl RecentTypes {
         datatype: Id,
         predefined: &[Id],
     ) -> Result<Arc<OwnedType>, Fault> {
-        // libhdf5 is not called with the lock held.
+        // The lock is never held during a call of libhdf5.
         let recent = self.0.lock().clone();
-        // SAFETY: the library answers for any identifier.
+        // SAFETY: the library checks any identifier.
         let is_equal = |of: &&Arc<OwnedType>| unsafe { (f.H5Tequal)(of.id, datatype) } > 0;
         if let Some(known) = recent.iter().find(is_equal) {
             return Ok(Arc::clone(known));
@@ -189,12 +190,12 @@ impl Drop for OwnedType {
         if self.is_predefined {
             return;
         }
-        // SAFETY: the identifier is ours, and closed once.
+        // SAFETY: the identifier belongs to this structure, and is closed once.
         self.library.nested(|f| unsafe { (f.H5Tclose)(self.id) });
     }
 }
 
-/// What a dataset of the metadata image is made of.
+/// The properties of a dataset in the metadata image.
 #[derive(Debug)]
 pub struct Parts {
     pub file_type: Arc<OwnedType>,
@@ -203,7 +204,7 @@ pub struct Parts {
     pub storage: Storage,
 }
 
-/// What its creation property list says.
+/// The properties from a dataset creation property list.
 #[derive(Debug)]
 pub struct Storage {
     pub chunk: Option<Vec<u64>>,
@@ -229,17 +230,17 @@ mod class {
     pub const LAST: super::c_int = 11;
 }
 
-/// Filters that only libhdf5 applies: szip, n-bit, scale-offset. The elements of such a dataset are not logged
-/// where one process writes.
+/// Filters that only libhdf5 applies: szip, n-bit, scale-offset. If one process writes, the elements of such a dataset stay in
+/// the metadata image.
 const ONLY_NATIVE: std::ops::RangeInclusive<u16> = 4..=6;
-/// Filters that every libhdf5 has: from `H5Z_FILTER_DEFLATE` to `H5Z_FILTER_SCALEOFFSET`.
+/// Filters that HDF5 defines itself: `H5Z_FILTER_DEFLATE` to `H5Z_FILTER_SCALEOFFSET`.
 const OF_THE_LIBRARY: std::ops::RangeInclusive<c_int> = 1..=6;
 /// `H5S_UNLIMITED`.
 const UNLIMITED: u64 = u64::MAX;
 
-/// Whether elements of a type can be logged: they have a fixed size, and mean the same in another file.
+/// Whether elements of a type can be logged. They must have a fixed size, and mean the same in another file.
 pub fn is_loggable_type(f: &Functions, datatype: Id) -> bool {
-    // SAFETY (all calls here): the library answers for any identifier; those that it gives are closed.
+    // SAFETY (all calls here): the library checks any identifier. Identifiers that it returns are closed.
     let class = unsafe { (f.H5Tget_class)(datatype) };
     match class {
         class::REFERENCE | class::VLEN => false,
@@ -259,13 +260,13 @@ pub fn is_loggable_type(f: &Functions, datatype: Id) -> bool {
             unsafe { (f.H5Tclose)(base) };
             fits
         }
-        // Later versions have more classes, which our readers may not know.
+        // Later versions add classes, which readers of the log may not know.
         0..=class::LAST => class != class::LAST,
         _ => false,
     }
 }
 
-/// A creation property list, and what is looked for in it several times: libhdf5 takes a while for each question.
+/// A creation property list, with properties that are needed several times. Each query of libhdf5 takes a while.
 pub struct Creation {
     list: Id,
     /// `H5D_layout_t`.
@@ -274,54 +275,55 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// What a list says.
+    /// Reads a list.
     pub fn of(f: &Functions, list: Id) -> Self {
         Creation {
             list,
-            // SAFETY: the library answers for any identifier.
+            // SAFETY: the library checks any identifier.
             layout: unsafe { (f.H5Pget_layout)(list) },
             filters: filters(f, list),
         }
     }
 
-    /// Whether a new dataset can be logged. `is_parallel`: of several ranks.
+    /// Whether the elements of a new dataset can be logged. `is_parallel`: several ranks write the log.
     pub fn is_loggable(&self, f: &Functions, is_parallel: bool) -> bool {
         let stays = match self.layout {
-            // All ranks write a compact dataset together, each with its own values.
+            // All ranks write a compact dataset together, each with its own values. So its elements stay in the metadata
+            // image only if one process writes.
             layout::COMPACT => !is_parallel,
             layout::VIRTUAL => true,
-            // libhdf5 refuses chunks in external files.
+            // libhdf5 does not allow chunks in external files.
             layout::CHUNKED => false,
-            // SAFETY: the library answers for any identifier.
+            // SAFETY: the library checks any identifier.
             _ => unsafe { (f.H5Pget_external_count)(self.list) > 0 },
         };
         let is_native =
             |filter: &Filter| u16::try_from(filter.id).is_ok_and(|id| ONLY_NATIVE.contains(&id));
-        // Elements that stay in the metadata image are not written by several ranks: these are logged as they are.
+        // Several ranks cannot write elements into the metadata image. They log the elements unfiltered instead.
         let has_native_filter = !is_parallel && self.filters.iter().any(is_native);
         !stays && !has_native_filter
     }
 }
 
-/// Takes the filters that only this program may know out of a creation property list. The program that shows and closes
-/// the log could not read what went through them.
+/// Removes filters from a creation property list that only this program may have. The program that shows and closes the log could
+/// not read chunks filtered by them.
 pub fn remove_foreign_filters(f: &Functions, dcpl: Id) {
     for filter in filters(f, dcpl) {
         if !OF_THE_LIBRARY.contains(&filter.id) {
-            // SAFETY: the list is ours.
+            // SAFETY: the list is a copy that this crate owns.
             unsafe { (f.H5Premove_filter)(dcpl, filter.id) };
         }
     }
 }
 
 fn filters(f: &Functions, dcpl: Id) -> Vec<Filter> {
-    // SAFETY: the library answers for any identifier.
+    // SAFETY: the library checks any identifier.
     let number = unsafe { (f.H5Pget_nfilters)(dcpl) }.max(0);
     let filter = |n| {
         let (mut flags, mut count, mut config) = (0 as c_uint, 0usize, 0 as c_uint);
         let get =
             |flags: &mut c_uint, count: &mut usize, values: *mut c_uint, config: &mut c_uint| {
-                // SAFETY: there is room for `count` values, and none for a name.
+                // SAFETY: `values` has room for `count` values, and no name is asked for.
                 unsafe {
                     (f.H5Pget_filter2)(
                         dcpl,
@@ -347,10 +349,10 @@ fn filters(f: &Functions, dcpl: Id) -> Vec<Filter> {
 }
 
 impl Storage {
-    /// Of a dataset that was made with this list, of elements of this type.
+    /// Reads the properties of a dataset made with this list, with elements of this type.
     pub fn of(f: &Functions, creation: Creation, datatype: &OwnedType) -> Self {
         const USER_DEFINED: c_int = 2;
-        /// `H5D_FILL_TIME_NEVER`: what was not written is zeros.
+        /// `H5D_FILL_TIME_NEVER`. Elements that were not written read as zeros.
         const NEVER: c_int = 1;
         let Creation {
             list: dcpl,
@@ -358,7 +360,7 @@ impl Storage {
             filters,
         } = creation;
         let mut chunk = [0u64; 32];
-        // SAFETY (all calls here): there is room for the most dimensions, and for one element.
+        // SAFETY (all calls here): the arrays have room for the most dimensions, and `buf` for one element.
         let rank = match layout {
             layout::CHUNKED => unsafe { (f.H5Pget_chunk)(dcpl, 32, chunk.as_mut_ptr()) },
             _ => -1,
@@ -381,7 +383,7 @@ impl Storage {
                 fill.clear();
             }
         }
-        // With another one the elements are logged as they are, and shown without filters.
+        // With a filter that h5logfs cannot apply, elements are logged unfiltered, and shown so.
         let can_apply = filters.iter().all(Filter::can_apply);
         Storage {
             chunk,
@@ -391,14 +393,14 @@ impl Storage {
         }
     }
 
-    /// Whether chunks are filtered, also by filters that are not applied here.
+    /// Whether the dataset has filters, including those that h5logfs cannot apply.
     pub fn has_filters(&self) -> bool {
         self.has_foreign_filters || !self.filters.is_empty()
     }
 }
 
 impl Dataset {
-    /// A dataset whose elements can be logged. `None` where they cannot.
+    /// Makes a logged dataset. `None` if its elements have no bytes.
     pub fn new(id: u32, header: u64, parts: Parts, wanted: Wanted) -> Option<Self> {
         let OwnedType {
             element,
@@ -427,13 +429,13 @@ impl Dataset {
         })
     }
 
-    /// Its present extent.
+    /// The present extent.
     pub fn dims(&self) -> Arc<[u64]> {
         Arc::clone(&self.extent.lock().dims)
     }
 
-    /// The same for a call that keeps what it has found for the next one, which mostly finds it again: then there is nothing to
-    /// lock and to count.
+    /// The present extent, for a call that keeps it for the next call. Most calls find the kept one unchanged, and need neither a
+    /// lock nor a reference count.
     pub fn found_dims<'a>(&self, found: &'a mut FoundExtent) -> &'a [u64] {
         if found.version != self.version.load(Ordering::Acquire) {
             let extent = self.extent.lock();
@@ -443,30 +445,30 @@ impl Dataset {
         &found.dims
     }
 
-    /// Whether it can have this extent, as far as libhdf5 looks at that.
+    /// Whether `dims` is an extent that libhdf5 would accept.
     pub fn can_have(&self, dims: &[u64]) -> bool {
         let mut sides = dims.iter().zip(&self.max_dims);
         self.chunk.is_some() && sides.all(|(side, max)| max.is_none_or(|max| *side <= max))
     }
 
-    /// What is known of its present extent.
+    /// The present extent and its history.
     pub fn extent(&self) -> Extent {
         self.extent.lock().clone()
     }
 
-    /// Takes note of a new extent.
+    /// Records a new extent.
     pub fn set_extent(&self, extent: Extent) {
         let mut present = self.extent.lock();
         *present = extent;
         self.version.store(next_version(), Ordering::Release);
     }
 
-    /// Takes note that earlier jobs have written to it. `reached`: how far, if that is known.
+    /// Records that earlier jobs have written to the dataset. `reached`: its largest extent, if known.
     pub fn set_earlier(&self, reached: Option<&Vec<u64>>) {
         self.extent.lock().set_earlier(reached);
     }
 
-    /// How its elements are stored.
+    /// The storage form of the elements.
     pub fn form(&self) -> Form<'_> {
         Form {
             element: self.element as u64,
@@ -475,12 +477,12 @@ impl Dataset {
         }
     }
 
-    /// What its entries depend on, with this extent.
+    /// The properties that entries depend on, with this extent.
     pub fn info<'a>(&self, dims: &'a [u64]) -> DatasetInfo<'a> {
         DatasetInfo::new(self.id, dims, &self.max_dims).with_filters(&self.filters)
     }
 
-    /// Takes note that elements were written.
+    /// Records that elements were written.
     pub fn set_written(&self) {
         self.is_written.store(true, Ordering::Relaxed);
     }
@@ -490,17 +492,17 @@ impl Dataset {
         self.is_written.load(Ordering::Relaxed)
     }
 
-    /// Bytes of all elements of an extent.
+    /// The size of all elements of an extent, in bytes.
     pub fn bytes(&self, dims: &[u64]) -> u64 {
         let elements = dims.iter().fold(1u64, |n, d| n.saturating_mul(*d));
         elements.saturating_mul(self.element as u64)
     }
 }
 
-/// The shape of chunks in which readers see a dataset that was made with this one: HDF5 2.0 has chunks of 4 GiB and more, which no
-/// reader is shown.
+/// The chunk shape in which readers see a dataset with this chunk shape. HDF5 2.0 allows chunks of 4 GiB and more;
+/// readers are shown smaller chunks in their place.
 fn shown_shape(chunk: &[u64], element: u64) -> Vec<u64> {
-    /// About as large as the chunks that readers are shown.
+    /// About the size of these smaller chunks, in bytes.
     const USUAL: u64 = 1 << 20;
     let bytes = |chunk: &[u64]| {
         chunk
@@ -518,10 +520,10 @@ fn shown_shape(chunk: &[u64], element: u64) -> Vec<u64> {
     shape
 }
 
-/// The extent of a dataspace, and whether it has elements at all.
+/// The extent of a dataspace and its maximum. `None` if it is a null dataspace.
 pub fn extent_of(f: &Functions, space: Id) -> Option<(Vec<u64>, Vec<u64>)> {
     const NULL: c_int = 2;
-    // SAFETY: the library answers for any identifier.
+    // SAFETY: the library checks any identifier.
     let is_null = unsafe { (f.H5Sget_simple_extent_type)(space) } == NULL;
     (!is_null)
         .then(|| Space::new(f, space).extent().ok())

@@ -1,4 +1,4 @@
-//! Elements between the memory of a program and a log: gathered, converted by libhdf5, scattered.
+//! Elements on their way between the program's memory and a log: gathered, converted by libhdf5, scattered.
 
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -10,16 +10,16 @@ use super::selection::Place;
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
-/// The elements of a program in memory.
+/// Elements in the program's memory.
 #[derive(Clone, Copy)]
 pub struct Memory {
     pub buf: *const c_void,
-    /// Their type.
+    /// The datatype of the elements.
     pub datatype: Id,
-    /// Bytes of one.
+    /// The size of one element, in bytes.
     pub size: usize,
     pub place: Place,
-    /// How many are selected.
+    /// The number of selected elements.
     pub count: usize,
 }
 
@@ -30,11 +30,11 @@ impl Memory {
         bytes.ok_or_else(|| "more elements than memory can hold".into())
     }
 
-    /// The selected elements, where they lie in one piece in memory, and are there.
+    /// The selected elements without a copy. `None` unless they lie in one piece, and there is a buffer.
     ///
     /// # Safety
     ///
-    /// As [`Memory::gathered`].
+    /// As for [`Memory::gathered`].
     #[inline]
     pub unsafe fn as_they_lie<'a>(&self) -> Option<&'a [u8]> {
         let bytes = self.count.checked_mul(self.size)?;
@@ -42,15 +42,15 @@ impl Memory {
             return None;
         }
         let from = self.in_one_piece()?;
-        // SAFETY: the caller says that the elements are there.
+        // SAFETY: the caller guarantees that the buffer holds the elements.
         Some(unsafe { slice::from_raw_parts(from, bytes) })
     }
 
-    /// The selected elements, one behind the other.
+    /// The selected elements in one piece, copied if necessary.
     ///
     /// # Safety
     ///
-    /// `buf` has the elements that the place selects, and does not change as long as the result.
+    /// `buf` holds the elements that the place selects, and does not change during the life of the result.
     pub unsafe fn gathered<'a>(&self, library: &Library) -> Result<Cow<'a, [u8]>, Fault> {
         let bytes = self.bytes()?;
         if bytes == 0 {
@@ -62,7 +62,7 @@ impl Memory {
         let space = match self.place {
             Place::From(first) => {
                 let skipped = first as usize * self.size;
-                // SAFETY: the caller says that the elements are there.
+                // SAFETY: the caller guarantees that the buffer holds the elements.
                 let elements =
                     unsafe { slice::from_raw_parts(self.buf.cast::<u8>().add(skipped), bytes) };
                 return Ok(Cow::Borrowed(elements));
@@ -70,7 +70,7 @@ impl Memory {
             Place::Selected(space) => space,
         };
         let mut out = vec![0u8; bytes];
-        // SAFETY: there is room for all selected elements.
+        // SAFETY: the result has room for all selected elements.
         let status = library.nested(|f| unsafe {
             (f.H5Dgather)(
                 space,
@@ -88,11 +88,11 @@ impl Memory {
         }
     }
 
-    /// Puts elements, one behind the other, where the place selects them.
+    /// Copies consecutive elements to their selected places in memory.
     ///
     /// # Safety
     ///
-    /// `buf` can be written to, and has room for the elements that the place selects.
+    /// `buf` is writable, and has room for the elements that the place selects.
     pub unsafe fn scatter(&self, library: &Library, elements: &[u8]) -> Result<(), Fault> {
         if elements.is_empty() {
             return Ok(());
@@ -101,7 +101,7 @@ impl Memory {
         let space = match self.place {
             Place::From(first) => {
                 let skipped = first as usize * self.size;
-                // SAFETY: the caller says that there is room.
+                // SAFETY: the caller guarantees the room.
                 let room = unsafe {
                     slice::from_raw_parts_mut(buf.cast::<u8>().add(skipped), elements.len())
                 };
@@ -111,7 +111,8 @@ impl Memory {
             Place::Selected(space) => space,
         };
         let mut rest = elements;
-        // SAFETY: `next` gets the address of `rest` during the call alone, and gives all elements that are selected.
+        // SAFETY: libhdf5 passes the address of `rest` to `next_elements`, during this call alone. That function returns all
+        // selected elements.
         let status = library.nested(|f| unsafe {
             (f.H5Dscatter)(
                 next_elements,
@@ -127,12 +128,12 @@ impl Memory {
         }
     }
 
-    /// The place of the elements in memory, where they follow each other.
+    /// The address of the elements, if they lie in one piece.
     pub fn in_one_piece(&self) -> Option<*mut u8> {
         match self.place {
             Place::From(first) => {
                 let skipped = first as usize * self.size;
-                // SAFETY: the first of the elements that the program has at `buf`.
+                // SAFETY: the address stays within the program's buffer.
                 Some(unsafe { self.buf.cast_mut().cast::<u8>().add(skipped) })
             }
             Place::Selected(_) => None,
@@ -140,13 +141,13 @@ impl Memory {
     }
 }
 
-/// `H5D_scatter_func_t`: gives all elements at once.
+/// `H5D_scatter_func_t`. Returns all elements at once.
 unsafe extern "C-unwind" fn next_elements(
     elements: *mut *const c_void,
     bytes: *mut usize,
     rest: *mut c_void,
 ) -> Status {
-    // SAFETY: `rest` is what `scatter` passes, and the others are places of libhdf5.
+    // SAFETY: `rest` comes from `scatter`, and the other arguments are places in libhdf5.
     unsafe {
         let rest = &mut *rest.cast::<&[u8]>();
         *elements = rest.as_ptr().cast();
@@ -168,7 +169,7 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// Converts `count` elements. `background`: what the members have that `from` lacks.
+    /// Converts `count` elements. `background`: values for members that `from` lacks.
     pub fn apply(
         &self,
         library: &Library,
@@ -203,8 +204,8 @@ impl Conversion {
     }
 }
 
-/// Whether two types are the same.
+/// Whether two datatypes are equal.
 pub fn are_equal(f: &Functions, one: Id, other: Id) -> bool {
-    // SAFETY: the library answers for any identifiers.
+    // SAFETY: the library checks any identifier.
     one == other || unsafe { (f.H5Tequal)(one, other) } > 0
 }

@@ -1,5 +1,5 @@
-//! Transfers with an expression (`H5Pset_data_transform`): libhdf5 changes elements on their way to or from a dataset. So
-//! they go through one in memory.
+//! Transfers with an expression (`H5Pset_data_transform`). Only libhdf5 can evaluate it, and only on the way to or from a
+//! dataset. So the elements pass through a dataset in memory.
 
 use std::ffi::{CString, c_uint, c_void};
 use std::ptr;
@@ -17,7 +17,7 @@ use h5logfs_common::fault::Fault;
 /// `H5S_ALL`.
 const ALL: Id = 0;
 
-/// Elements of a program, changed and converted to those of a file.
+/// Applies the expression of a write, and converts elements from the program's type to the file's.
 pub fn written(
     info: &Arc<Info>,
     conversion: &Conversion,
@@ -29,7 +29,7 @@ pub fn written(
     passage.read(conversion.to, DEFAULT, count * conversion.to_size)
 }
 
-/// Elements of a file, converted to those of a program and changed.
+/// Applies the expression of a read, and converts elements from the file's type to the program's.
 pub fn read(
     info: &Arc<Info>,
     conversion: &Conversion,
@@ -43,7 +43,7 @@ pub fn read(
 
 /// A dataset in memory, in a file of its own.
 struct Passage {
-    /// With the native connector below.
+    /// Information with the native connector below.
     info: Arc<Info>,
     file: Id,
     dataset: Id,
@@ -54,10 +54,10 @@ impl Passage {
         let info = info.native()?;
         let usual = default_list(&info.library, c"H5P_LST_FILE_ACCESS_ID_g")?;
         let file = info.with_under_list(usual, |list| {
-            // SAFETY: the list is of this library.
+            // SAFETY: the list belongs to this library.
             Ok(info.library.nested(|f| unsafe { create_file(f, list) }))
         })?;
-        // SAFETY: the file is new, and closed where there is no dataset.
+        // SAFETY: the file is new, and is closed if no dataset can be made.
         let dataset = info.library.nested(|f| unsafe {
             let dataset = create_dataset(f, file, datatype, count as u64);
             if dataset < 0 {
@@ -67,7 +67,8 @@ impl Passage {
         });
         if dataset < 0 {
             return Err(
-                "no dataset can be made in memory, where an expression changes elements".into(),
+                "the dataset in memory for the expression of H5Pset_data_transform cannot be made"
+                    .into(),
             );
         }
         Ok(Passage {
@@ -79,7 +80,7 @@ impl Passage {
 
     fn write(&self, datatype: Id, dxpl: Id, elements: &[u8]) -> Result<(), Fault> {
         let buf = elements.as_ptr().cast();
-        // SAFETY: the buffer has all elements of the dataset.
+        // SAFETY: the buffer holds all elements of the dataset.
         self.transfer(dxpl, |f| unsafe {
             (f.H5Dwrite)(self.dataset, datatype, ALL, ALL, dxpl, buf)
         })
@@ -88,7 +89,7 @@ impl Passage {
     fn read(&self, datatype: Id, dxpl: Id, bytes: usize) -> Result<Vec<u8>, Fault> {
         let mut elements = vec![0; bytes];
         let buf: *mut c_void = elements.as_mut_ptr().cast();
-        // SAFETY: there is room for all elements of the dataset.
+        // SAFETY: the buffer has room for all elements of the dataset.
         self.transfer(dxpl, |f| unsafe {
             (f.H5Dread)(self.dataset, datatype, ALL, ALL, dxpl, buf)
         })?;
@@ -96,14 +97,14 @@ impl Passage {
     }
 
     fn transfer(&self, dxpl: Id, call: impl FnOnce(&Functions) -> i32) -> Result<(), Fault> {
-        // Each rank has a file of its own.
+        // Each rank has its own file, so the transfer must not be collective.
         let status = self
             .info
             .independently(dxpl, || self.info.library.nested(call))?;
         match status {
             0.. => Ok(()),
             _ => Err(
-                "the elements cannot be changed by the expression of H5Pset_data_transform".into(),
+                "the expression of H5Pset_data_transform cannot be applied to the elements".into(),
             ),
         }
     }
@@ -111,7 +112,7 @@ impl Passage {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        // SAFETY: both are ours, and closed once.
+        // SAFETY: this structure created both, and closes them once.
         self.info.library.nested(|f| unsafe {
             (f.H5Dclose)(self.dataset);
             (f.H5Fclose)(self.file);
@@ -121,17 +122,17 @@ impl Drop for Passage {
 
 /// # Safety
 ///
-/// The list is one of the library, and ours.
+/// The list belongs to the library, and to this crate.
 unsafe fn create_file(f: &Functions, list: Id) -> Id {
     const TRUNCATE: c_uint = 2;
     const INCREMENT: usize = 64 << 10;
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    // libhdf5 compares files in memory by their names.
+    // libhdf5 identifies files in memory by name, so each name is used once.
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let Ok(name) = CString::new(format!(".h5logfs-expression-{number}")) else {
         return -1;
     };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (f.H5Pset_fapl_core)(list, INCREMENT, false) {
             0.. => (f.H5Fcreate)(name.as_ptr(), TRUNCATE, DEFAULT, list),
@@ -142,9 +143,9 @@ unsafe fn create_file(f: &Functions, list: Id) -> Id {
 
 /// # Safety
 ///
-/// The file and the datatype are the library's, or no identifiers.
+/// The file and the datatype belong to the library, or are not identifiers at all.
 unsafe fn create_dataset(f: &Functions, file: Id, datatype: Id, count: u64) -> Id {
-    // SAFETY: the caller says so; the name is a C string.
+    // SAFETY: guaranteed by the caller; the name is a C string.
     unsafe {
         let space = (f.H5Screate_simple)(1, &count, ptr::null());
         let name = c"elements".as_ptr();

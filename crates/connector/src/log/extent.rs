@@ -1,5 +1,5 @@
-//! `H5Dset_extent`: records stay in the log when a dataset shrinks, so elements that come back are written over with the
-//! fill value.
+//! `H5Dset_extent`. Records stay in the log when a dataset shrinks. If the dataset grows again, the fill value is written over
+//! elements that come back.
 
 use super::State;
 use super::dataset::{Dataset, Extent};
@@ -9,7 +9,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_output::Selection;
 use h5logfs_output::automatic::Cause;
 
-/// The most bytes of fill values that are made at once.
+/// The most fill values made in one step, in bytes.
 const AT_ONCE: u64 = 16 << 20;
 
 /// A box of elements: start and count.
@@ -30,12 +30,12 @@ impl State {
                 .any(|(new, old)| new > old)
         {
             let reached = self.reached(dataset, &extent.dims);
-            // All ranks go the same way, or none goes on.
+            // All ranks must agree, since the steps below are collective.
             let reached = self.writer()?.ranks().all(reached);
             extent.reached = reached.map_err(|e| e.to_string())?;
             extent.is_known = true;
         }
-        // Of several ranks any may have written to it, and all have to go the same way.
+        // With several ranks, any may have written to the dataset, and all ranks must take the same branch.
         if dataset.is_written() || self.writer()?.ranks().size() > 1 {
             let back = that_come_back(&extent, dims);
             self.fill_again(metadata_image, dataset, dims, &back)?;
@@ -47,8 +47,8 @@ impl State {
         Ok(extent)
     }
 
-    /// Writes the fill value over elements that come back. They are still behind the extent, so nobody sees it if not all of
-    /// it succeeds.
+    /// Writes the fill value over elements that come back. They are still outside the extent, so no reader sees a partial result
+    /// after a failure.
     fn fill_again(
         &mut self,
         metadata_image: &MetadataImage,
@@ -63,11 +63,12 @@ impl State {
         let (is_alone, is_root) = (writer.ranks().size() == 1, writer.ranks().is_root());
         if writer.files().header().subfiles > 1 {
             return Err(format!(
-                "dataset {} shrank and grows again, which a log with subfiles cannot tell: write it without subfiles",
+                "dataset {} shrank and grows again, which a log with subfiles does not support: write it without subfiles",
                 dataset.id
             ).into());
         }
-        // What other ranks have written comes before the fill values, and what they write later comes after.
+        // Records of other ranks so far must precede the fill values, and later ones must follow them. So there is a flush before
+        // and after.
         if !is_alone {
             self.flush(metadata_image, true, Cause::Automatic)?;
         }
@@ -82,17 +83,18 @@ impl State {
         if is_alone {
             return filled;
         }
-        // It tells the other ranks whether the first one has succeeded.
+        // This flush tells the other ranks whether the first rank succeeded.
         self.flush_if(filled, metadata_image, true, Cause::Automatic)
     }
 
-    /// Where the records of a dataset end in each dimension; at least its extent.
+    /// The end of a dataset's records in each dimension; at least its extent.
     fn reached(&mut self, dataset: &Dataset, dims: &[u64]) -> Result<Vec<u64>, Fault> {
-        /// Beyond the extent of any dataset, and its square root fits into the offsets of HDF5.
+        /// A position beyond any extent. Its square root fits into the offsets of HDF5.
         const FAR: u64 = 1 << 62;
         let mut reached = dims.to_vec();
         for d in 0..dims.len() {
-            // Whether a record touches what lies behind an index is so up to the end of the last one.
+            // A record lies behind an index up to the end of the last record, and nowhere after. So a binary search finds that
+            // end.
             let (mut low, mut high) = (dims[d], dataset.max_dims[d].unwrap_or(FAR));
             while low < high {
                 let middle = low + (high - low) / 2;
@@ -150,7 +152,7 @@ impl State {
     }
 }
 
-/// The elements that a dataset gets with a new extent, and had before it shrank.
+/// Boxes of the elements that come back: in the new extent and in an earlier one, but not in the present one.
 fn that_come_back(extent: &Extent, dims: &[u64]) -> Vec<Box> {
     let Extent {
         dims: old, reached, ..
@@ -164,7 +166,7 @@ fn that_come_back(extent: &Extent, dims: &[u64]) -> Vec<Box> {
         }
         let (mut start, mut count) = (vec![0; rank], vec![0; rank]);
         for e in 0..rank {
-            // In front of `d` what the extent had, so that no element is in two boxes.
+            // Dimensions before `d` keep the present size, so that no element is in two boxes.
             count[e] = if e < d {
                 old[e].min(dims[e])
             } else {
@@ -202,7 +204,7 @@ mod tests {
             back(&[2, 3], &[5, 6], &[4, 9]),
             [(vec![2, 0], vec![2, 6]), (vec![0, 3], vec![2, 3])]
         );
-        // Smaller in one dimension, larger in the other.
+        // Shrinks in one dimension and grows in the other.
         assert_eq!(back(&[2, 3], &[5, 6], &[4, 1]), [(vec![2, 0], vec![2, 1])]);
         assert_eq!(back(&[0, 3], &[5, 6], &[4, 3]), [(vec![0, 0], vec![4, 3])]);
     }

@@ -1,4 +1,4 @@
-//! Datasets that are made in the metadata image, or found there: what they are made of.
+//! Datasets of the metadata image: creation, look-up, and their properties.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::below::questions::{ask, header_of};
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
-/// What a dataset that is about to be made becomes.
+/// A dataset that is about to be made.
 #[derive(Debug)]
 pub struct NewDataset {
-    /// Its creation property list in the metadata image.
+    /// The creation property list for the metadata image.
     pub dcpl: Id,
-    /// That list, where it is not the program's own.
+    /// The owner of that list, if it is a changed copy of the program's list.
     _own: Option<PropertyList>,
-    /// `None` if its elements will not be logged.
+    /// The properties of a logged dataset. `None` if its elements will not be logged.
     parts: Option<Parts>,
-    /// What the program asked for, and its list in the metadata image has not.
+    /// Creation properties that the program asked for and the metadata image lacks.
     wanted: Wanted,
 }
 
-/// The datasets of a log: made in the metadata image, or found there.
+/// The datasets in the metadata image of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Datasets<'a> {
     log: &'a Log,
@@ -42,7 +42,7 @@ impl<'a> Datasets<'a> {
         Datasets { log }
     }
 
-    /// Prepares a dataset of this type, with this creation property list.
+    /// Prepares the creation of a dataset with this type, extent and creation property list.
     pub fn prepare(self, datatype: Id, space: Id, dcpl: Id) -> Result<NewDataset, Fault> {
         let library = &self.log.library;
         let is_parallel = self.log.is_parallel();
@@ -83,11 +83,11 @@ impl<'a> Datasets<'a> {
         })
     }
 
-    /// A dataset was made in the metadata image.
+    /// Registers a dataset that was made in the metadata image.
     pub fn made(self, object: &Below, mut new: NewDataset) -> Result<Option<Arc<Dataset>>, Fault> {
         let filtered = new.parts.as_mut();
         if let Some(parts) = filtered.filter(|parts| parts.storage.has_filters()) {
-            // libhdf5 has told them more.
+            // libhdf5 may have completed the properties on creation, so they are read back.
             parts.storage = storage_of(object, &parts.file_type)?;
         }
         Ok(self
@@ -95,7 +95,7 @@ impl<'a> Datasets<'a> {
             .add_dataset(header_of(object)?, new.parts, new.wanted))
     }
 
-    /// The logged dataset that an object is, where it is one.
+    /// The logged dataset behind an object. `None` if it is not logged.
     pub fn find(self, object: &Below) -> Result<Option<Arc<Dataset>>, Fault> {
         let header = header_of(object)?;
         if !self.log.has(header) {
@@ -103,16 +103,16 @@ impl<'a> Datasets<'a> {
         }
         match self.log.dataset(header) {
             Some(dataset) => Ok(Some(dataset)),
-            // One of an earlier job.
+            // An earlier job made the dataset, and this one uses it for the first time.
             None => self.log.load(header, self.parts_of(object)?),
         }
     }
 
-    /// What a dataset of the metadata image is made of.
+    /// Reads the properties of a dataset in the metadata image.
     pub fn parts_of(self, object: &Below) -> Result<Parts, Fault> {
         let library = &self.log.library;
         let datatype = ask(object, DatasetGet::TYPE)?;
-        // SAFETY: the identifier is ours, and closed once.
+        // SAFETY: `ask` gave this function the identifier, which is closed once.
         let file_type = library.nested(|f| unsafe {
             let like = self
                 .log
@@ -122,7 +122,7 @@ impl<'a> Datasets<'a> {
             like
         })?;
         let space = ask(object, DatasetGet::SPACE)?;
-        // SAFETY: see above.
+        // SAFETY: as above.
         let extent = library.nested(|f| unsafe {
             let extent = extent_of(f, space);
             (f.H5Sclose)(space);
@@ -138,29 +138,29 @@ impl<'a> Datasets<'a> {
     }
 }
 
-/// What has to be changed in the creation property list of a logged dataset. Mostly that is nothing.
+/// Changes to the creation property list of a logged dataset. Most lists need none.
 #[derive(Default)]
 struct Changes {
     wanted: Wanted,
-    /// The time at which space is given to elements (`H5D_alloc_time_t`), so that the metadata image gives none.
+    /// An allocation time (`H5D_alloc_time_t`) so late that the metadata image never allocates space for elements.
     late: c_int,
 }
 
 impl Changes {
-    /// `layout`: that of the list.
+    /// The changes that a list needs. `layout`: the layout in the list.
     fn of(f: &Functions, dcpl: Id, layout: c_int) -> Self {
         const LATE: c_int = 2;
         const INCREMENTAL: c_int = 3;
         const COMPACT: c_int = 0;
         const CHUNKED: c_int = 2;
         let (mut allocation, mut chunk_options) = (0, 0);
-        // SAFETY: the library answers for any identifier, and there are places for numbers.
+        // SAFETY: the library checks any identifier, and the places for the answers are valid.
         let is_told = unsafe { (f.H5Pget_alloc_time)(dcpl, &mut allocation) } >= 0;
         let late = match layout {
-            // Their elements lie in the header. libhdf5 takes no other time for them.
+            // Elements of a compact dataset lie in the object header. libhdf5 accepts no other allocation time for them.
             COMPACT => return Changes::default(),
             CHUNKED => {
-                // SAFETY: see above.
+                // SAFETY: as above.
                 if unsafe { (f.H5Pget_chunk_opts)(dcpl, &mut chunk_options) } < 0 {
                     chunk_options = 0;
                 }
@@ -175,9 +175,9 @@ impl Changes {
         Changes { wanted, late }
     }
 
-    /// Makes them in a list of ours.
+    /// Applies the changes to a list that this crate owns.
     fn make(&self, f: &Functions, list: Id) {
-        // SAFETY: the library answers for any identifier.
+        // SAFETY: the library checks any identifier.
         unsafe {
             if self.wanted.allocation.is_some() {
                 (f.H5Pset_alloc_time)(list, self.late);
@@ -189,7 +189,7 @@ impl Changes {
     }
 }
 
-/// A changed copy of a creation property list for the metadata image.
+/// Copies a creation property list for the metadata image, and changes the copy.
 fn logged_list(
     library: &Library,
     dcpl: Id,
@@ -201,12 +201,12 @@ fn logged_list(
     Ok(list)
 }
 
-/// Whether a dataset has an extent. One without has no elements to write.
+/// Whether a dataset has an extent. A dataset without one has no elements to write.
 pub fn has_extent(object: &Below) -> bool {
     let Ok(space) = ask(object, DatasetGet::SPACE) else {
         return true;
     };
-    // SAFETY: the identifier is ours, and closed once.
+    // SAFETY: `ask` gave this function the identifier, which is closed once.
     object.info.library.nested(|f| unsafe {
         let found = extent_of(f, space).is_some();
         (f.H5Sclose)(space);
@@ -214,12 +214,12 @@ pub fn has_extent(object: &Below) -> bool {
     })
 }
 
-/// Whether an extent may be another one at another time.
+/// Whether the extent of a dataset may change.
 pub fn can_change(object: &Below) -> bool {
     let Ok(space) = ask(object, DatasetGet::SPACE) else {
         return false;
     };
-    // SAFETY: the identifier is ours, and closed once.
+    // SAFETY: `ask` gave this function the identifier, which is closed once.
     object.info.library.nested(|f| unsafe {
         let found = extent_of(f, space);
         (f.H5Sclose)(space);
@@ -227,10 +227,10 @@ pub fn can_change(object: &Below) -> bool {
     })
 }
 
-/// What the creation property list of a dataset of the metadata image says.
+/// Reads the creation property list of a dataset in the metadata image.
 fn storage_of(object: &Below, datatype: &OwnedType) -> Result<Storage, Fault> {
     let dcpl = ask(object, DatasetGet::CREATION)?;
-    // SAFETY: the identifier is ours, and closed once.
+    // SAFETY: `ask` gave this function the identifier, which is closed once.
     Ok(object.info.library.nested(|f| unsafe {
         let storage = Storage::of(f, Creation::of(f, dcpl), datatype);
         (f.H5Pclose)(dcpl);

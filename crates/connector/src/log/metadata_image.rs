@@ -1,4 +1,4 @@
-//! The metadata image of a log: a native file in memory, which has all objects and no element of a logged dataset.
+//! The metadata image of a log: a native file in memory with all objects, and without the elements of logged datasets.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -24,34 +24,36 @@ use crate::below::request::Request;
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
-/// Stands behind the name of the log in the name of the file in memory, which no file has: libhdf5 looks for one.
+/// Ends the name of the file in memory, after the path of the log. No file has this name: libhdf5 checks whether one exists.
 const SUFFIX: &str = ".h5logfs-metadata_image";
 
-/// The metadata image of an open log. It is open as long as its root group, which we keep: a file closes when nothing of it is
-/// open, and can be asked for its image until then, also when the program has closed it.
+/// The metadata image of an open log.
+///
+/// It stays open through its root group, which this structure holds. A file closes only when none of its objects is open. So its
+/// image can be read even after the program has closed its own handles.
 #[derive(Debug)]
 pub struct MetadataImage {
-    /// The handle that the program gets.
+    /// The handle for the program.
     file: *mut c_void,
-    /// It has got it, and closes it.
+    /// Whether the program has received that handle. The program then closes it.
     is_given: AtomicBool,
-    /// Null once it is closed.
+    /// The root group. Null once it is closed.
     root: AtomicPtr<c_void>,
     info: Arc<Info>,
     number: u64,
-    /// Its name is not given to another file meanwhile. `None` once the file is taken ([`Metadata image::take`]).
+    /// Reserves the name of the file in memory. `None` once the file is taken ([`MetadataImage::take`]).
     announced: Mutex<Option<Announced>>,
 }
 
-// SAFETY: libhdf5 guards its objects by its own lock, or leaves that to the program.
+// SAFETY: calls of libhdf5 are guarded by its own lock, or by the program.
 unsafe impl Send for MetadataImage {}
-// SAFETY: see above.
+// SAFETY: as above.
 unsafe impl Sync for MetadataImage {}
 
-/// A root group that nothing uses any more.
+/// A root group without further use, waiting to be closed.
 struct Unused {
     root: *mut c_void,
-    /// The handle of its file, where the program has not got it: the log could not be made.
+    /// The handle of the file, if the program never received it because the log could not be made.
     file: Option<*mut c_void>,
     info: Arc<Info>,
 }
@@ -59,12 +61,12 @@ struct Unused {
 // SAFETY: as above.
 unsafe impl Send for Unused {}
 
-/// libhdf5 is not called with the lock held.
+/// Root groups to be closed by [`release`]. The lock is never held during a call of libhdf5.
 static UNUSED: Mutex<Vec<Unused>> = Mutex::new(Vec::new());
 
 impl Drop for MetadataImage {
-    /// Where a file closes, libhdf5 looks at all objects that have identifiers. The session may end in the close of one
-    /// that still has its identifier, but nothing behind it. So the root group is closed a little later.
+    /// Leaves the root group to [`release`]. When a file closes, libhdf5 looks at all objects that have identifiers. But a
+    /// session may end in the close of an object that still has its identifier and nothing behind it.
     fn drop(&mut self) {
         let root = self.root.swap(ptr::null_mut(), Ordering::AcqRel);
         if !root.is_null() {
@@ -78,7 +80,7 @@ impl Drop for MetadataImage {
     }
 }
 
-/// Closes the metadata images of logs that are closed, where all objects with identifiers are open.
+/// Closes metadata images of closed logs. Called when all objects with identifiers are open.
 pub fn release(library: &Library) {
     let unused: Vec<Unused> = {
         let mut all = UNUSED.lock();
@@ -96,41 +98,41 @@ pub fn release(library: &Library) {
     }
 }
 
-/// The same where a library ends, which keeps no metadata image of a log for later.
+/// Closes all metadata images of a library that terminates, including those kept for a later opening.
 pub fn release_all(library: &Library) {
     closed::forget_all(library);
     release(library);
 }
 
 fn close_root(root: *mut c_void, info: &Info) {
-    // SAFETY: the group is ours, and closed once.
+    // SAFETY: the group is open, and closed once.
     info.library
         .nested(|f| unsafe { (f.H5VLgroup_close)(root, info.under_vol, 0, ptr::null_mut()) });
 }
 
 fn close_file(file: *mut c_void, info: &Info) {
-    // SAFETY: the file is ours, and closed once.
+    // SAFETY: the file is open, and closed once.
     info.library
         .nested(|f| unsafe { (f.H5VLfile_close)(file, info.under_vol, 0, ptr::null_mut()) });
 }
 
-/// Keeps a file, as far as its objects allow, to what the program that shows and closes logs can read, which may use an
-/// older libhdf5: `H5F_LIBVER_V110`.
+/// Bounds the format of a file, as far as its objects allow, to `H5F_LIBVER_V110`. The program that shows and closes logs may use
+/// an older libhdf5.
 ///
 /// # Safety
 ///
-/// The list is one of the library.
+/// The list belongs to the library.
 unsafe fn bound_format(f: &Functions, list: Id) -> Status {
     const V110: c_int = 2;
     let (mut low, mut high) = (0, V110);
-    // SAFETY: the caller says so; both are places for a number.
+    // SAFETY: guaranteed by the caller; both places for a number are valid.
     unsafe {
         let status = (f.H5Pget_libver_bounds)(list, &mut low, &mut high);
         status | (f.H5Pset_libver_bounds)(list, low.min(V110), high)
     }
 }
 
-/// Opens the root group. Closes the file if that fails.
+/// Opens the root group, or closes the file if that fails.
 fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, Fault> {
     let mut token = Token([0; 16]);
     let location = Location {
@@ -151,13 +153,13 @@ fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, Fault> {
     Ok(root)
 }
 
-/// What follows the reason that libhdf5 has put on its error stack.
+/// The fault that follows a reason of libhdf5 on its error stack.
 pub fn refused(path: &Path) -> Fault {
     let path = path.display();
-    format!("{path}: the objects of the log cannot be had in memory").into()
+    format!("{path}: the objects of the log cannot be loaded into memory").into()
 }
 
-/// Tells the file driver of a file in memory, by a name for the metadata image of a log.
+/// Announces an image to the file driver for files in memory, under a name for the metadata image of a log.
 fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, Fault> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -169,11 +171,11 @@ fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, Fault> 
         library: info.library.number(),
     };
     h5logfs_file_driver::announce(name, image.to_vec(), of)
-        .ok_or_else(|| "the file in memory has the name of another one".into())
+        .ok_or_else(|| "another file in memory has the same name".into())
 }
 
 impl MetadataImage {
-    /// Makes an empty one, with the creation property list of the program. Null if libhdf5 refuses: then the reason is
+    /// Creates an empty metadata image with the program's creation property list. `None` if libhdf5 refuses; the reason is then
     /// on its error stack.
     pub fn create(
         info: &Arc<Info>,
@@ -186,7 +188,7 @@ impl MetadataImage {
             request,
             announce(info, path, &[])?,
             |f, name, fapl| {
-                // SAFETY: the lists are of this library, and the name is a C string.
+                // SAFETY: the lists belong to this library, and the name is a C string.
                 unsafe {
                     (f.H5VLfile_create)(
                         name.as_ptr(),
@@ -201,7 +203,7 @@ impl MetadataImage {
         )
     }
 
-    /// Opens one of an image.
+    /// Opens a metadata image from its bytes. `None` if libhdf5 refuses; the reason is then on its error stack.
     pub fn open(
         info: &Arc<Info>,
         request: &Request<'_>,
@@ -214,7 +216,7 @@ impl MetadataImage {
             request,
             announce(info, path, image)?,
             |f, name, fapl| {
-                // SAFETY: the list is of this library, and the name is a C string.
+                // SAFETY: the list belongs to this library, and the name is a C string.
                 unsafe {
                     (f.H5VLfile_open)(name.as_ptr(), WRITE, fapl, request.dxpl, ptr::null_mut())
                 }
@@ -228,23 +230,23 @@ impl MetadataImage {
         announced: Announced,
         make: impl FnOnce(&Functions, &CStr, Id) -> *mut c_void,
     ) -> Result<Option<Self>, Fault> {
-        /// `H5F_CLOSE_WEAK`: it stays open as long as an object of it.
+        /// `H5F_CLOSE_WEAK`: the file stays open while one of its objects is.
         const WEAK: c_int = 1;
         let native = info.native()?;
         let file = native.with_under_list(request.fapl, |list| {
             let (name, class) = (SESSION_DRIVER, h5logfs_file_driver::session_class());
             let mut set = set_driver(info, list, name, class);
-            // SAFETY: the list is of this library.
+            // SAFETY: the list belongs to this library.
             set |= info.library.nested(|f| unsafe {
-                // Data are aligned in the log, not in memory.
+                // Alignment is for data in the log, and memory needs none.
                 (f.H5Pset_fclose_degree)(list, WEAK)
                     | (f.H5Pset_alignment)(list, 1, 1)
                     | bound_format(f, list)
-                    // A log that a link leads to is not what it was once it is closed.
+                    // A cached file of an external link may be a log, which differs once it is closed.
                     | (f.H5Pset_elink_file_cache_size)(list, 0)
             });
             if set == FAILURE {
-                return Err("the file in memory cannot be described".into());
+                return Err("the access property list of the file in memory cannot be set".into());
             }
             Ok(info.library.quietly(|f| make(f, announced.name(), list)))
         })?;
@@ -264,8 +266,8 @@ impl MetadataImage {
         }))
     }
 
-    /// Takes the file out of a log that is closed: it stays open when the program has closed its own. `None` if the program has
-    /// got none, or the file is given up.
+    /// Takes the file out of a log that is being closed. It stays open after the program has closed its handles. `None` if the
+    /// program never received a handle, or the file is closed.
     pub fn take(&self) -> Option<Closed> {
         if !self.is_given.load(Ordering::Relaxed) {
             return None;
@@ -287,7 +289,7 @@ impl MetadataImage {
         })
     }
 
-    /// Gives the file up, where all objects with identifiers are open. It closes when the program has closed its own.
+    /// Closes the root group. Called when all objects with identifiers are open. The file closes with the program's last handle.
     pub fn close(&self) {
         let root = self.root.swap(ptr::null_mut(), Ordering::AcqRel);
         if !root.is_null() {
@@ -295,22 +297,22 @@ impl MetadataImage {
         }
     }
 
-    /// The number that the library gives to objects of the file.
+    /// The number that libhdf5 assigned to objects of the file.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The first handle for a program that makes or opens the log, which closes it. Null if libhdf5 refuses: then the reason is
-    /// on its error stack.
+    /// The first handle, for a program that creates or opens the log, and that closes the handle. Null if libhdf5 refuses; the
+    /// reason is then on its error stack.
     pub fn first_handle(&self) -> *mut c_void {
         if self.is_given.swap(true, Ordering::Relaxed) {
-            // The program has closed the other one with the log.
+            // This image served an earlier opening, whose program has closed the original handle.
             return self.handle();
         }
         self.file
     }
 
-    /// Another handle, for the program. Null if libhdf5 refuses: then the reason is on its error stack.
+    /// Another handle for the program. Null if libhdf5 refuses; the reason is then on its error stack.
     pub fn handle(&self) -> *mut c_void {
         let mut handle = ptr::null_mut();
         let mut args = FileSpecific {
@@ -326,13 +328,14 @@ impl MetadataImage {
     }
 
     fn specific(&self, args: &mut FileSpecific) -> Status {
-        // SAFETY: the file is open, and the arguments are those of the operation.
+        // SAFETY: the file is open, and the arguments belong to the operation.
         self.info.library.quietly(|f| unsafe {
             (f.H5VLfile_specific)(self.file, self.info.under_vol, args, 0, ptr::null_mut())
         })
     }
 
-    /// Brings all that libhdf5 keeps of the file into its image. That may decide where later objects lie.
+    /// Writes all cached metadata of libhdf5 to the file in memory. This may free space, and so decide the addresses of later
+    /// objects.
     pub fn flush(&self) -> Result<(), Fault> {
         let mut args = FileSpecific {
             operation: FileSpecific::FLUSH,
@@ -347,9 +350,9 @@ impl MetadataImage {
         }
     }
 
-    /// The image of the file, as the last flush has left it.
+    /// The bytes of the file, as the last flush left them.
     pub fn image(&self) -> Result<Vec<u8>, Fault> {
-        let failed = || "the image of the objects cannot be had".to_owned();
+        let failed = || "the bytes of the metadata image cannot be read".to_owned();
         let mut length = 0usize;
         self.ask_image(ptr::null_mut(), 0, &mut length)
             .ok_or_else(failed)?;
@@ -369,7 +372,7 @@ impl MetadataImage {
             operation: GET_FILE_IMAGE,
             arguments: (&raw mut arguments).cast(),
         };
-        // SAFETY: the file is open; `buf` has room for `size` bytes.
+        // SAFETY: the file is open, and `buf` has room for `size` bytes.
         let status = self.info.library.quietly(|f| unsafe {
             (f.H5VLfile_optional)(
                 self.file,
@@ -383,7 +386,7 @@ impl MetadataImage {
     }
 }
 
-/// The metadata image of a log that is closed, which nothing finds by the name of that log.
+/// The metadata image of a closed log. It is open in libhdf5, but not under its name.
 #[derive(Debug)]
 pub struct Closed {
     metadata_image: MetadataImage,
@@ -391,7 +394,7 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// The metadata image of the log, which is open again. `None` if another file has its name.
+    /// Gives the file its name again, for a new opening of the log. `None` if another file has taken the name.
     pub fn open(self) -> Option<MetadataImage> {
         let Closed {
             metadata_image,
@@ -401,12 +404,12 @@ impl Closed {
         Some(metadata_image)
     }
 
-    /// Whether it has no more bytes than this.
+    /// Whether the file has at most `most` bytes.
     pub fn fits(&self, most: usize) -> bool {
         self.withdrawn.fits(most)
     }
 
-    /// Whether it is one of this library.
+    /// Whether the file is open in this library.
     pub fn is_of(&self, library: &Library) -> bool {
         self.metadata_image.info.library.is(library)
     }

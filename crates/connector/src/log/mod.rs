@@ -1,28 +1,28 @@
 //! A log that this process writes, alone or with other ranks.
 //!
-//! Its objects are in the *metadata image*, a native file in memory that all ranks keep alike. A write of elements becomes records
-//! in a buffer; a flush puts the buffers of all ranks, and what has changed in the metadata image, into the log.
+//! The *metadata image* holds the objects of the log. It is a native file in memory, equal on all ranks. A write of elements
+//! appends records to a buffer. A flush writes the buffers of all ranks, and the changes of the metadata image, to the log.
 //!
-//! [`Log`] itself is what a log is, its flush and its close; all of its own methods stand in this file. What a program does with
-//! its datasets are methods of structs over it, such as [`Log::transfers`].
+//! [`Log`] itself covers the log, its flush and its close; all its own methods are in this file. Operations on datasets are
+//! methods of structs over it, such as [`Log::transfers`].
 //!
 //! | module | contents |
 //! |---|---|
-//! | `metadata image` | the metadata image: made, opened again, its image |
-//! | `dataset` | a logged dataset; what can be logged |
-//! | `selection` | dataspaces as blocks, and as places in memory |
+//! | `metadata_image` | the metadata image: creation, reopening, its bytes |
+//! | `dataset` | a logged dataset, and the rules for what can be logged |
+//! | `selection` | dataspaces as blocks of a dataset, and as places in memory |
 //! | `walks` | selections of many blocks |
 //! | `elements` | gathers, converts and scatters elements |
-//! | `expression` | elements that an expression of the program changes on their way |
+//! | `expression` | transfers with an expression (`H5Pset_data_transform`) |
 //! | `transfer` | `H5Dwrite` and `H5Dread` |
 //! | `extent` | `H5Dset_extent` |
 //! | `parts` | boxes of elements, for copies |
-//! | `chunks` | `H5Dwrite_chunk`, `H5Dread_chunk` and questions about chunks |
-//! | `making` | datasets that are made in the metadata image, or found there |
-//! | `questions` | what the metadata image cannot answer of a dataset |
-//! | `closed` | metadata images of logs that are closed, for the next opening |
+//! | `chunks` | `H5Dwrite_chunk`, `H5Dread_chunk` and queries about chunks |
+//! | `making` | datasets of the metadata image: creation and look-up |
+//! | `questions` | queries about a dataset that the metadata image cannot answer |
+//! | `closed` | metadata images of closed logs, for the next opening |
 //! | `version` | a number that grows with each flush |
-//! | `reopening` | a log is opened again to append to it |
+//! | `reopening` | opens a log again to append to it |
 
 mod chunks;
 pub mod closed;
@@ -82,7 +82,7 @@ use reopening::CLOSED;
 pub use reopening::append;
 use transfer::{Kept, Transfers};
 
-/// The variables that hold the types of numbers in C programs.
+/// Variables of libhdf5 that hold the native number types of C.
 const PREDEFINED: [&CStr; 14] = [
     c"H5T_NATIVE_SCHAR_g",
     c"H5T_NATIVE_UCHAR_g",
@@ -100,39 +100,41 @@ const PREDEFINED: [&CStr; 14] = [
     c"H5T_IEEE_F64LE_g",
 ];
 
-/// A log that is written.
+/// A log that this process writes.
 #[derive(Debug)]
 pub struct Log {
     library: Library,
     metadata_image: MetadataImage,
     types: RecentTypes,
     constants: Arc<Constants>,
-    /// The number of its opening, which all ranks know, if it was opened again.
+    /// The number of the opening, if the log was opened again. All ranks know it.
     opening: Option<u64>,
-    /// It is flushed without being asked.
+    /// Whether flushes happen without a request of the program.
     is_automatic: bool,
-    /// Several ranks write it.
+    /// Whether several ranks write the log.
     is_parallel: bool,
-    /// The process that writes it.
+    /// The process that writes the log.
     process: Process,
-    /// Flush and close keep the lock for their I/O, their collective calls and the flush of the metadata image: what ranks agree on
-    /// is the state, and nobody may change it meanwhile. Reads and writes of the log's own files keep it, since a flush
-    /// moves what they read. libhdf5 runs no function of the program in these calls. Where it may, which is in a
-    /// conversion of elements, the lock is not held: the function may use this log.
+    /// The changing part of the log, under one lock.
+    ///
+    /// Flush and close hold the lock during their I/O, their collective calls and the flush of the metadata image: the ranks
+    /// agree on this state, so nobody may change it meanwhile. Reads and writes of the log's own files hold it, because a flush
+    /// moves the bytes that they read. libhdf5 runs no function of the program in these calls. A conversion of elements may run
+    /// one, and that function may use this log. So the lock is not held during a conversion.
     state: Mutex<State>,
 }
 
-/// What no program can change in a library, until it ends.
+/// Identifiers of a library that no program can change until the library terminates.
 #[derive(Debug)]
 pub struct Constants {
-    /// Types.
+    /// Predefined types.
     predefined: Vec<Id>,
     /// The data transfer property list of programs that make none.
     default_transfer: Option<Id>,
 }
 
 impl Constants {
-    /// Those of a library.
+    /// Reads them from a library.
     pub fn of(library: &Library) -> Self {
         let predefined = PREDEFINED.iter();
         Constants {
@@ -144,45 +146,46 @@ impl Constants {
     }
 }
 
-/// What a log may have that no flush has.
+/// Changes that no flush covers yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing: this call of the program has flushed it.
+    /// None: this call of the program has flushed the log.
     Nothing,
-    /// Elements, and the objects are as they were.
+    /// Elements only; the objects are unchanged.
     Elements,
-    /// Objects have changed, too.
+    /// Elements and objects.
     Changes,
 }
 
-/// What changes of it.
+/// The changing part of a log.
 struct State {
     library: Library,
     path: PathBuf,
     /// The buffer and the files. `None` once the log is closed.
     writer: Option<LogWriter>,
-    /// The logged datasets, by ID. `None`: it was deleted before it was of use to this job.
+    /// The logged datasets, by ID. `None` for an ID whose dataset this job has not used yet, or that was deleted.
     datasets: Vec<Option<Arc<Dataset>>>,
-    /// Where those end that this process has written before, by ID: see [`dataset::Extent::reached`].
+    /// The ends of datasets that this process has written in earlier openings, by ID: see [`dataset::Extent::reached`].
     reached: HashMap<u32, Vec<u64>>,
-    /// How many of them are of earlier jobs.
+    /// The number of datasets from earlier jobs.
     base: usize,
-    /// A sum over the others, in the order in which this job has made them.
+    /// A checksum of the datasets that this job has made, in order.
     made: u64,
-    /// Their IDs, by the addresses of their object headers.
+    /// IDs of datasets, by the addresses of their object headers.
     headers: HashMap<u64, u32>,
-    /// IDs of which the journal does not know the present header.
+    /// IDs whose present header is not in the journal yet.
     unrecorded: BTreeSet<u32>,
-    /// On the first rank: the image of the metadata image as the journal has it.
+    /// The bytes of the metadata image that the journal holds. On the first rank only.
     image: Vec<u8>,
-    /// On the first rank: what is known of the table of the log. `None`: to close it takes more than this process should do.
+    /// Knowledge of the log's table. On the first rank only. `None` if closing the log takes more work than this process should
+    /// do.
     table: Option<KnownTable>,
     reader: Reader,
-    /// What the ranks of a node have shared, once the log is closed.
+    /// Memory that the ranks of a node share, once the log is closed.
     memory: Option<NodeMemory>,
-    /// What a call keeps for the next one. `None` while a call has it.
+    /// State that one call keeps for the next. `None` during a call.
     kept: Option<Box<Kept>>,
-    /// The program was told that it has spilled and not flushed.
+    /// Whether the program was warned that it has spilled and not flushed.
     is_warned: bool,
 }
 
@@ -195,7 +198,7 @@ impl std::fmt::Debug for State {
 }
 
 impl Log {
-    /// A log whose files are made.
+    /// Makes a log. Its files exist already.
     pub fn new(
         library: Library,
         metadata_image: MetadataImage,
@@ -242,20 +245,21 @@ impl Log {
         &self.metadata_image
     }
 
-    /// Whether its files are open.
+    /// Whether the files of the log are open.
     pub fn is_open(&self) -> bool {
         let state = self.state.try_lock();
-        // What is at work is open.
+        // A locked state belongs to a call at work, so the log is open.
         state.is_none_or(|state| state.writer.is_some())
     }
 
-    /// The process that writes it. One that was forked from it changes nothing: what it changes in its memory would not come to
-    /// the log.
+    /// The process that writes the log. A process forked from it must not change the log: changes of its memory would never reach
+    /// the files.
     pub fn process(&self) -> Process {
         self.process
     }
 
-    /// Forgets the log in a process that does not write it: memory alone. A thread that held its lock is not there any more.
+    /// Forgets the log in a forked process, without touching its files. The thread that held the lock may not exist there, so
+    /// nothing waits for it.
     pub fn forget(&self) {
         let writer = self
             .state
@@ -267,60 +271,61 @@ impl Log {
         self.metadata_image.close();
     }
 
-    /// Whether several ranks write it.
+    /// Whether several ranks write the log.
     pub fn is_parallel(&self) -> bool {
         self.is_parallel
     }
 
-    /// Whether it is flushed without being asked.
+    /// Whether flushes happen without a request of the program.
     pub fn is_automatic(&self) -> bool {
         self.is_automatic
     }
 
-    /// Whether the data transfer property list is that of programs that make none.
+    /// Whether a data transfer property list is the default one.
     pub fn is_default_transfer(&self, dxpl: Id) -> bool {
         dxpl == DEFAULT || self.constants.default_transfer == Some(dxpl)
     }
 
-    /// Whether a rank sees what others have written and not flushed.
+    /// Whether this rank sees unflushed elements of all other ranks.
     pub fn sees_all(&self) -> bool {
         let state = self.state.lock();
         state.writer.as_ref().is_none_or(LogWriter::sees_all)
     }
 
-    /// Whether this rank has written what is not flushed.
+    /// Whether this rank has unflushed elements.
     pub fn has_unflushed(&self) -> bool {
         let state = self.state.lock();
         state.writer.as_ref().is_some_and(LogWriter::has_unflushed)
     }
 
-    /// The logged dataset whose object header is at an address of the metadata image.
+    /// The logged dataset with its object header at an address of the metadata image.
     pub fn dataset(&self, header: u64) -> Option<Arc<Dataset>> {
         let state = self.state.lock();
         let id = *state.headers.get(&header)?;
         state.datasets.get(id as usize)?.clone()
     }
 
-    /// Whether the object header at an address is that of a logged dataset.
+    /// Whether the object header at an address belongs to a logged dataset.
     pub fn has(&self, header: u64) -> bool {
         self.state.lock().headers.contains_key(&header)
     }
 
-    /// Takes note of a logged dataset of an earlier job, which is used for the first time.
+    /// Adds a logged dataset of an earlier job, which is used for the first time.
     pub fn load(&self, header: u64, parts: Parts) -> Result<Option<Arc<Dataset>>, Fault> {
         let mut state = self.state.lock();
         let Some(&id) = state.headers.get(&header) else {
             return Ok(None);
         };
         let dataset = Dataset::new(id, header, parts, Wanted::default());
-        let dataset = Arc::new(dataset.ok_or("a dataset of elements without bytes")?);
+        let dataset = Arc::new(dataset.ok_or("a dataset whose elements have no bytes")?);
         dataset.set_earlier(state.reached.get(&id));
         dataset.set_written();
         state.datasets[id as usize] = Some(Arc::clone(&dataset));
         Ok(Some(dataset))
     }
 
-    /// A dataset was made in the metadata image. Its elements will be logged if there are `parts`; else they are in the metadata image.
+    /// Registers a dataset made in the metadata image. Its elements are logged if `parts` is given, and lie in the metadata image
+    /// otherwise.
     pub fn add_dataset(
         &self,
         header: u64,
@@ -328,7 +333,7 @@ impl Log {
         wanted: Wanted,
     ) -> Option<Arc<Dataset>> {
         let mut state = self.state.lock();
-        // The place of a deleted object is used again.
+        // libhdf5 reuses the addresses of deleted objects.
         if let Some(id) = state.headers.remove(&header) {
             state.datasets[id as usize] = None;
             state.unrecorded.insert(id);
@@ -343,72 +348,72 @@ impl Log {
         Some(dataset)
     }
 
-    /// Writes the buffers of all ranks, and what has changed in the metadata image, to the log. After that it survives whatever
-    /// happens to the processes. Collective.
+    /// Writes the buffers of all ranks, and the changes of the metadata image, to the log. They then survive any failure of the
+    /// processes. Collective.
     pub fn flush(&self, is_changed: bool, cause: Cause) -> Result<(), Fault> {
         let mut state = self.state.lock();
         state.flush(&self.metadata_image, is_changed, cause)
     }
 
-    /// A call begins: flushes where that is due, and forgets that the metadata image `is_changed`. Collective where the call is.
+    /// Flushes at the start of a call, if a flush is due. Clears `is_changed` in that case. Collective if the call is.
     pub fn flush_if_due(&self, call: Call, is_changed: &AtomicBool) -> Result<(), Fault> {
         let mut state = self.state.lock();
         state.flush_if_due(&self.metadata_image, call, is_changed)
     }
 
-    /// Puts a sentence on the error stack, where nothing fails for it.
+    /// Puts a warning on the error stack, although nothing fails.
     pub fn warn(&self, sentence: &str) {
         self.library.push(Kind::Write, sentence);
     }
 
-    /// Flushes what is left, and closes the log, once; later calls do nothing. It then is an HDF5 file. Fails where not all that
-    /// was written is flushed, and where it is not settled as the program wants it. Nothing that was flushed is lost. Collective.
+    /// Flushes the rest and closes the log, which then is an HDF5 file. Later calls do nothing. Fails if not everything is
+    /// flushed, or if the log is not settled as the program asked. Flushed data is never lost. Collective.
     pub fn close(&self, left: Left) -> Result<(), Fault> {
         let mut state = self.state.lock();
         state.close(&self.library, &self.metadata_image, self.opening, left)
     }
 
-    /// Whether this is the first rank, while the log is open.
+    /// Whether this is the first rank, and the log is open.
     pub fn is_first_rank(&self) -> bool {
         let state = self.state.lock();
         let writer = state.writer.as_ref();
         writer.is_some_and(|writer| writer.ranks().is_root())
     }
 
-    /// Prepares the log for a new extent of a dataset, and returns what to take note of once the metadata image has it. A refusal
-    /// leaves the dataset as it was. Collective.
+    /// Prepares the log for a new extent of a dataset. Returns the extent to record once the metadata image has it. After a
+    /// failure the dataset is as before. Collective.
     pub fn prepare_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<Extent, Fault> {
         let mut state = self.state.lock();
         state.prepare_extent(&self.metadata_image, dataset, dims)
     }
 
-    /// The datasets of the log: made in the metadata image, or found there.
+    /// The datasets of the metadata image.
     pub fn datasets(&self) -> Datasets<'_> {
         Datasets::new(self)
     }
 
-    /// Reads and writes of its logged datasets.
+    /// Reads and writes of logged datasets.
     #[inline]
     pub fn transfers(&self) -> Transfers<'_> {
         Transfers::new(self)
     }
 
-    /// Boxes of elements of its logged datasets, for copies.
+    /// Boxes of elements of logged datasets, for copies.
     pub fn boxes(&self) -> Boxes<'_> {
         Boxes::new(self)
     }
 
-    /// Chunks of its logged datasets.
+    /// Chunks of logged datasets.
     pub fn chunks(&self) -> Chunks<'_> {
         Chunks::new(self)
     }
 
-    /// What a program asks of its logged datasets.
+    /// Queries about logged datasets.
     pub fn questions(&self) -> Questions<'_> {
         Questions::new(self)
     }
 
-    /// Whether [`Log::close`] was called, however it has ended.
+    /// Whether [`Log::close`] was called, with any outcome.
     pub fn is_closed(&self) -> bool {
         self.state.lock().writer.is_none()
     }
@@ -418,8 +423,8 @@ impl Log {
         self.metadata_image.number()
     }
 
-    /// Keeps the metadata image of a log that is closed now for a program that opens it again with an equal `access` list, if that is what
-    /// this program does; else gives it up.
+    /// Keeps the metadata image of a log that is being closed, if this program opens its logs repeatedly. A later opening with an
+    /// equal `access` list may use it. Closes the image otherwise.
     pub fn keep_image(&self, access: &Arc<PropertyList>) {
         let opening = self.opening.filter(|_| ending::is_told(&self.library));
         let metadata_image = opening.and_then(|_| self.metadata_image.take());
@@ -501,7 +506,7 @@ impl State {
             ended.unlock();
             return Err(reason);
         }
-        // Also of a log that is to be settled: whatever becomes of that, it is closed then.
+        // A log to be settled is closed first, too: it stays closed whatever becomes of the settling.
         let plainly = if ranks.is_root() {
             state.close_plainly(&ended, how)
         } else {
@@ -527,7 +532,7 @@ impl State {
         };
         let unclosed = |reason: &dyn Display| {
             format!(
-                "{reason}. The log stays one that is not closed, with all that was written: `h5logfs recover` closes it"
+                "{reason}. The log stays unclosed, with all that was written: `h5logfs recover` closes it"
             )
         };
         let done = match closed {
@@ -535,13 +540,13 @@ impl State {
             Ok(Closed::NotSettled(reason)) => Err(not_settled(reason)),
             Err(reason) if is_closed => Err(not_settled(reason.into())),
             Err(reason) if how.settle.is_some() => Err(unclosed(&reason).into()),
-            // The log has all that was written, so the close succeeds. Who looks at the error stack finds the reason.
+            // The log holds all that was written, so the close succeeds. The error stack tells the reason.
             Err(reason) => {
                 library.push(Kind::Close, &unclosed(&reason));
                 Ok(())
             }
         };
-        // The program is told where it is no ordinary file: on all ranks.
+        // If the log is not settled, all ranks tell the program.
         match how.settle.map(|_| ranks.follow_root(done)) {
             None | Some(GlobalOutcome::Good) => Ok(()),
             Some(GlobalOutcome::Failed { reason, .. } | GlobalOutcome::Refused { reason, .. }) => {
@@ -550,10 +555,10 @@ impl State {
         }
     }
 
-    /// Closes the log without libhdf5, on the first rank. `None` where only the program `h5logfs` can do that, or can tell why it
-    /// cannot be done.
+    /// Closes the log without libhdf5, on the first rank. `None` if only the program `h5logfs` can close it, or can tell why it
+    /// cannot be closed.
     fn close_plainly(&mut self, ended: &Ended, how: Close) -> Option<JustClosed> {
-        /// The objects are in memory several times meanwhile.
+        /// The largest metadata image, in bytes. Several copies of it exist during the close.
         const MOST_BYTES: usize = 64 << 20;
         let table = self.table.take()?;
         if !ended.is_one_file() || self.image.len() > MOST_BYTES {
@@ -593,7 +598,7 @@ impl State {
         self.flush_if(Ok(()), metadata_image, is_changed, cause)
     }
 
-    /// Flushes if all ranks have succeeded in what they did before it.
+    /// Flushes if all ranks have succeeded in the work before it.
     fn flush_if(
         &mut self,
         done: Result<(), Fault>,
@@ -603,8 +608,8 @@ impl State {
     ) -> Result<(), Fault> {
         let is_root = self.writer()?.ranks().is_root();
         let is_recorded = is_changed || (is_root && self.image.is_empty());
-        // What a flush gives back decides where later objects lie, and so whether one takes the place of a deleted one. All
-        // ranks have to say the same of that.
+        // A flush of libhdf5 may free space. Whether an object later takes the address of a deleted one depends on that, and all
+        // ranks must agree on it. So all of them flush here.
         let flushed = if is_recorded {
             metadata_image.flush()
         } else {
@@ -617,9 +622,9 @@ impl State {
         let same = self.hash_of_datasets();
         let writer = self.writer()?;
         let has_more = is_changed || writer.has_unflushed();
-        // A log has one flush at least: without one it has no objects.
+        // A log needs at least one flush: without one it has no objects.
         let is_first = writer.files().flushes() == 0;
-        // What was flushed without being asked is what the program means now.
+        // An explicit flush after automatic ones confirms them, even if nothing is new.
         let is_meant = cause == Cause::Asked && writer.files().asked() < writer.files().flushes();
         let part = Part {
             data: Some(&[]),
@@ -651,7 +656,7 @@ impl State {
         Ok(())
     }
 
-    /// The lines of the journal that tell what has changed in the metadata image, if it is to be recorded.
+    /// The journal's lines for the changes of the metadata image, if they are to be recorded.
     fn image_lines_of(
         &self,
         metadata_image: &MetadataImage,
@@ -661,7 +666,8 @@ impl State {
             return Ok(ImageLines::default());
         }
         let image = metadata_image.image()?;
-        // A program that opens its log for each step flushes it once each time.
+        // A program that opens its log for each step flushes once in each opening. So the first flush packs for speed rather than
+        // size.
         let is_first = self
             .writer
             .as_ref()
@@ -700,11 +706,11 @@ impl State {
         self.made = hasher.finish();
     }
 
-    /// The same on all ranks that have made the same calls.
+    /// A checksum that is equal on all ranks that have made the same calls.
     fn hash_of_datasets(&self) -> u64 {
         let mut hasher = sum();
         self.made.hash(&mut hasher);
-        // Those of earlier jobs are known where they were opened, which is for each rank to decide.
+        // Each rank decides by itself which datasets of earlier jobs it opens, so these do not count.
         for dataset in self.datasets[self.base..].iter().flatten() {
             dataset.dims().hash(&mut hasher);
         }
@@ -712,16 +718,16 @@ impl State {
     }
 }
 
-/// Makes a sum that ranks of one job compare in each flush, over all datasets, of which there may be thousands: it is the same in
-/// each process, and needs no protection against chosen input.
+/// Makes the hasher for a checksum that ranks compare in each flush. It is equal in each process. It is fast, since there may be
+/// thousands of datasets, and needs no protection against chosen input.
 fn sum() -> impl Hasher {
     FixedState::default().build_hasher()
 }
 
-/// What a flush tells of the metadata image.
+/// Lines of a flush about the metadata image.
 #[derive(Default)]
 struct ImageLines {
     lines: Vec<Line>,
-    /// The image that they make. `None`: it is as it was.
+    /// The bytes of the metadata image after these lines. `None` if it is unchanged.
     image: Option<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! Boxes of elements of a logged dataset, of the type in the file, for copies.
+//! Boxes of elements of a logged dataset, in the file type, for copies.
 
 use h5logfs_output::Selection;
 
@@ -19,7 +19,7 @@ impl<'a> Boxes<'a> {
         Boxes { log }
     }
 
-    /// A box of elements, of the type in the file.
+    /// Reads a box of elements, in the file type.
     pub fn read(self, dataset: &Dataset, region: Region<'_>) -> Result<Vec<u8>, Fault> {
         let dims = dataset.dims();
         let mut out = vec![0; dataset.bytes(region.count) as usize];
@@ -30,7 +30,7 @@ impl<'a> Boxes<'a> {
         Ok(out)
     }
 
-    /// Logs a box of elements, of the type in the file.
+    /// Logs a box of elements, in the file type.
     pub fn log(
         self,
         dataset: &Dataset,

@@ -1,4 +1,4 @@
-//! What a program asks of a logged dataset, and the metadata image cannot answer.
+//! Queries about a logged dataset that the metadata image cannot answer.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -22,7 +22,7 @@ const EARLY: c_int = 1;
 /// `HADDR_UNDEF`.
 const NO_ADDRESS: Address = Address::MAX;
 
-/// Questions of a program about the logged datasets of a log.
+/// Queries about the logged datasets of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Questions<'a> {
     log: &'a Log,
@@ -46,7 +46,7 @@ impl<'a> Questions<'a> {
         let is_allocated = dataset.is_written() || dataset.wanted.allocation == Some(EARLY);
         match args.operation {
             DatasetGet::SPACE => {
-                // SAFETY: these are the arguments of the library.
+                // SAFETY: the arguments come from the library.
                 let status = below.call(|f, under, vol| unsafe {
                     (f.H5VLdataset_get)(under, vol, args, 0, ptr::null_mut())
                 });
@@ -58,7 +58,7 @@ impl<'a> Questions<'a> {
                     allocation,
                     chunk_options,
                 } = dataset.wanted;
-                // SAFETY: the list is ours until it is given away below.
+                // SAFETY: this function owns the list until it returns it.
                 self.log.library.nested(|f| unsafe {
                     if let Some(allocation) = allocation {
                         (f.H5Pset_alloc_time)(list, allocation);
@@ -84,7 +84,7 @@ impl<'a> Questions<'a> {
                 } else {
                     0
                 };
-                // SAFETY: see above.
+                // SAFETY: as above.
                 unsafe { *args.arguments.stored = stored };
             }
             _ => return Ok(None),
@@ -92,7 +92,7 @@ impl<'a> Questions<'a> {
         Ok(Some(SUCCESS))
     }
 
-    /// Bytes that a native file would give to the elements, before filters.
+    /// The bytes that a native file would allocate for the elements, before filters.
     fn stored(self, dataset: &Dataset) -> Result<u64, Fault> {
         let Some(shape) = &dataset.chunk else {
             return Ok(dataset.bytes(&dataset.dims()));
@@ -110,17 +110,17 @@ impl<'a> Questions<'a> {
         Ok(chunks.saturating_mul(dataset.bytes(shape)))
     }
 
-    /// Bytes that a native file would give to a chunk at once, before filters.
+    /// The bytes that a native file would allocate for one chunk, before filters.
     fn allocated_chunk(dataset: &Dataset) -> u64 {
         let shape = dataset.chunk.as_ref();
         shape.map_or(0, |shape| dataset.bytes(shape))
     }
 
-    /// Operations of the native connector on a logged dataset.
+    /// Answers operations of the native connector on a logged dataset.
     ///
     /// # Safety
     ///
-    /// The arguments are those of the operation, of a library whose number is `version`.
+    /// The arguments belong to the operation. `is_version_2` says whether they come from HDF5 2.0 or later.
     pub unsafe fn optional(
         self,
         dataset: &Dataset,
@@ -128,7 +128,7 @@ impl<'a> Questions<'a> {
         is_version_2: bool,
     ) -> Result<Option<Status>, Fault> {
         let rank = dataset.max_dims.len();
-        // SAFETY (all blocks here): the caller says so; coordinates have a number for each dimension.
+        // SAFETY (all blocks here): guaranteed by the caller; coordinates have a number for each dimension.
         let at = |offset: *const Size| unsafe { slice::from_raw_parts(offset, rank) };
         match args.operation {
             operation::CHUNK_WRITE => {
@@ -224,7 +224,7 @@ impl<'a> Questions<'a> {
         Ok(Some(SUCCESS))
     }
 
-    /// The address of a chunk, if it is asked for.
+    /// The address of a chunk, if the program asks for it.
     fn address(
         self,
         dataset: &Dataset,
@@ -249,7 +249,7 @@ unsafe fn chunk_to_write<'a>(
     arguments: *const c_void,
     is_version_2: bool,
 ) -> (*const Size, u32, &'a [u8]) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if is_version_2 {
             let asked = &*arguments.cast::<ChunkWrite2>();
@@ -262,18 +262,18 @@ unsafe fn chunk_to_write<'a>(
     }
 }
 
-/// Tells facts on a chunk where a program asks for them.
+/// Stores properties of a chunk where the program asks for them.
 ///
 /// # Safety
 ///
-/// The places are those of a program, or null.
+/// Each place is valid, or null.
 unsafe fn give_facts(
     filters: *mut c_uint,
     address: *mut Address,
     place: *mut Size,
     (found, size): (Address, Size),
 ) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if !filters.is_null() {
             *filters = 0;

@@ -1,4 +1,4 @@
-//! A log is opened again: its objects become a metadata image, and what is written is appended.
+//! Opens a log again: its objects become a metadata image, and new records are appended.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -26,26 +26,26 @@ use crate::below::request::Request;
 use crate::options::Options;
 use h5logfs_common::fault::Fault;
 
-/// More IDs than a program gives to datasets: a file may say anything.
+/// A limit for dataset IDs, above any that a program uses. A damaged file may claim any number.
 const MOST_IDS: u32 = 1 << 24;
 
 /// Logs that this process has closed.
 pub(super) static CLOSED: Memory<Objects> = Memory::new();
 
-/// The objects of a log, as a metadata image has them.
+/// The objects of a log, in the form of a metadata image.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Objects {
-    /// The opening that has left them so, where this process remembers it.
+    /// The opening that left them so, if this process remembers it.
     pub opening: Option<u64>,
     pub image: Vec<u8>,
-    /// Address of the object header of each logged dataset; `None` for one that was deleted.
+    /// The addresses of the object headers of logged datasets; `None` for a deleted one.
     pub headers: Vec<Option<u64>>,
-    /// Where the records of datasets end, as far as it is known.
+    /// The ends of datasets' records, as far as known.
     pub reached: HashMap<u32, Vec<u64>>,
 }
 
 impl State {
-    /// The objects as the journal has them. Takes the image.
+    /// The objects as the journal holds them. Moves the image out of the state.
     pub(super) fn objects(&mut self, opening: Option<u64>) -> Objects {
         let mut headers = vec![None; self.datasets.len()];
         for (header, id) in &self.headers {
@@ -67,8 +67,8 @@ impl State {
     }
 }
 
-/// Opens the log at `path` again. Where libhdf5 refuses its objects, it has put the reason on its error stack. `kept`: a metadata image
-/// of it that all ranks have, or none. Collective.
+/// Opens the log at `path` again. If libhdf5 refuses its objects, the reason is on its error stack. `kept`: a metadata image of
+/// the log that all ranks have, or none. Collective.
 pub fn append(
     info: &Arc<Info>,
     request: &Request<'_>,
@@ -84,7 +84,7 @@ pub fn append(
     };
     let options = options.output;
     let mut table = None;
-    // On the first rank: the image, where the others need none.
+    // The metadata image, on the first rank, if the other ranks need no copy.
     let mut image = None;
     let kept_opening = kept.as_ref().map(|kept| kept.opening);
     let found = Appendable::find(path, &ranks, &options, Ok(()), |log, recorded| {
@@ -98,7 +98,7 @@ pub fn append(
         Ok((base, objects.to_bytes(is_kept)))
     })?;
     let made = Objects::from_bytes(found.told())
-        .ok_or_else(|| Fault::from("the first rank has told no objects"))
+        .ok_or_else(|| Fault::from("the first rank has sent no objects"))
         .and_then(|(objects, is_kept)| {
             let kept = kept.filter(|_| is_kept);
             let (metadata_image, constants, memory) = match kept {
@@ -112,7 +112,7 @@ pub fn append(
             let metadata_image = metadata_image.ok_or_else(|| refused(path))?;
             Ok((objects, metadata_image, constants, memory))
         });
-    // No rank waits for one that has failed.
+    // A rank that has failed still takes part, so that no other rank waits for it.
     let (ready, made) = match made {
         Ok(made) => (Ok(()), Some(made)),
         Err(reason) => (Err(reason), None),
@@ -143,13 +143,14 @@ pub fn append(
     Ok(log)
 }
 
-/// A number for an opening: no other one of a log has it.
+/// A number for an opening, unique within a log.
 fn new_opening() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Makes one more flush of what no flush covers. The first rank lets the program `h5logfs` do that, since libhdf5 makes datasets
-/// larger for it, and all go on then, or none. Returns there what could not be taken in, in words. Collective.
+/// Covers unflushed data of an earlier job by one more flush. The first rank leaves this to the program `h5logfs`, because
+/// libhdf5 must extend datasets for it. All ranks then go on, or none. Returns, on the first rank, a description of data that
+/// could not be taken in. Collective.
 fn take_in_unflushed(path: &Path, ranks: &Ranks) -> Result<Option<String>, Fault> {
     let taken = if ranks.is_root() && may_have_unflushed(path) {
         direct::take_in(path, &direct::Options::default())
@@ -159,14 +160,15 @@ fn take_in_unflushed(path: &Path, ranks: &Ranks) -> Result<Option<String>, Fault
     Ok(ranks.led(taken)?)
 }
 
-/// A log that a program opens for each step, and closes, has neither of these, and costs no process.
+/// Whether the log may have unflushed data. A program that opens and closes its log for each step leaves neither file, and so
+/// needs no other process.
 fn may_have_unflushed(path: &Path) -> bool {
     let is_there = |file: &Path| file.symlink_metadata().is_ok();
     is_there(&journal::path_of(path)) || is_there(&path_of_kept(path, 1))
 }
 
-/// What a log holds, from its journal if it is not closed; and what is known of its table, `None` where it takes too much to find
-/// that out in this process.
+/// The contents of a log, from its journal if it is not closed, and knowledge of its table. The latter is `None` if it takes more
+/// work than this process should do.
 fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<Found, Fault> {
     let metadata_image = recorded.and_then(|recorded| recorded.metadata_image.as_ref());
     if let (Some(recorded), Some(metadata_image)) = (recorded, metadata_image) {
@@ -190,7 +192,7 @@ fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<F
     let mut options = direct::Options::default();
     options.allow_metadata(MOST_METADATA);
     let snapshot = direct::snapshot(path, &options)?;
-    let snapshot = snapshot.ok_or_else(|| format!("{}: it is no log", path.display()))?;
+    let snapshot = snapshot.ok_or_else(|| format!("{}: not a log", path.display()))?;
     let objects = Objects::of_snapshot(path, &snapshot)?;
     let base = match recorded {
         Some(recorded) => Base::of_journal(recorded, objects.lines()?)?,
@@ -205,19 +207,18 @@ fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<F
 
 type Found = (Objects, Base, Option<KnownTable>);
 
-/// Bytes of metadata that a log may have to which a program appends. That is more than readers allow: what a reader leaves out as
-/// unreadable would be lost, and the program that made it had room for it, too.
+/// The limit for the metadata of a log that is appended to, in bytes. It is higher than for readers: an object that a reader
+/// leaves out as unreadable would be lost here. The program that made the object had memory for it, too.
 const MOST_METADATA: u64 = 1 << 30;
 
-/// Where a log has so few flushes that its close may read the headers of all extents once, nothing is known, and all is found
-/// out.
+/// An empty table for a log with so few flushes that its close may read all extents' headers. `None` for a longer history.
 fn short_history(base: &Base) -> Option<KnownTable> {
     const MOST_FLUSHES: u64 = 1000;
     (base.flush <= MOST_FLUSHES).then(KnownTable::default)
 }
 
 impl Objects {
-    /// Those of a log that was scanned. Fails where some elements are neither in the log nor with the objects.
+    /// The objects of a scanned log. Fails if some elements are neither in the log nor in the metadata image.
     fn of_snapshot(path: &Path, snapshot: &Snapshot) -> Result<Self, Fault> {
         let mut headers = Vec::new();
         for dataset in &snapshot.datasets {
@@ -231,7 +232,7 @@ impl Objects {
                     continue;
                 }
                 Content::Extent { .. } => {
-                    "its elements lie in the HDF5 file itself, and not in the log"
+                    "its elements lie in the HDF5 file itself rather than in the log"
                 }
                 Content::Unreadable(reason) => reason,
             };
@@ -242,7 +243,7 @@ impl Objects {
             )
             .into());
         }
-        // An ID that a deleted dataset had still has its entries.
+        // The entries of a deleted dataset keep its ID in use.
         if let Tables::LogVol(tables) = &snapshot.log {
             let ids = usize::try_from(tables.ids.min(MOST_IDS))?;
             headers.resize(headers.len().max(ids), None);
@@ -254,7 +255,7 @@ impl Objects {
         })
     }
 
-    /// The lines of a journal that make them.
+    /// The journal's lines that define these objects.
     fn lines(&self) -> Result<Vec<Line>, Fault> {
         let mut lines = packed_image_lines(&[], &self.image, Packing::Quick)?;
         let logged = self.headers.iter().enumerate().map(|(id, header)| {
@@ -267,7 +268,7 @@ impl Objects {
         Ok(lines)
     }
 
-    /// `is_kept`: all ranks have the metadata image.
+    /// Encodes the objects for other ranks. `is_kept`: all ranks have the metadata image.
     fn to_bytes(&self, is_kept: bool) -> Vec<u8> {
         let opening = self.opening.unwrap_or_default();
         let mut numbers = vec![opening, u64::from(is_kept), self.headers.len() as u64];
@@ -281,7 +282,7 @@ impl Objects {
         numbers.chain(self.image.iter().copied()).collect()
     }
 
-    /// Those, and whether all ranks have the metadata image.
+    /// Decodes the objects, and whether all ranks have the metadata image.
     fn from_bytes(bytes: &[u8]) -> Option<(Self, bool)> {
         let mut rest = bytes;
         let opening = take(&mut rest)?;
@@ -302,14 +303,14 @@ impl Objects {
     }
 }
 
-/// The number at the begin of these bytes, which become what follows.
+/// Takes a number from the front of `bytes`.
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (number, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(u64::from_le_bytes(*number))
 }
 
-/// The same for numbers behind their number.
+/// Takes a length and as many numbers from the front of `bytes`.
 fn take_list(bytes: &mut &[u8]) -> Option<Vec<u64>> {
     let number = usize::try_from(take(bytes)?).ok()?;
     let (list, rest) = bytes.split_at_checked(number.checked_mul(8)?)?;

@@ -1,4 +1,4 @@
-//! What a program selects by dataspaces of its libhdf5: as blocks of a dataset, and as places in memory.
+//! Selections by dataspaces of the program: as blocks of a dataset, and as places in memory.
 
 use std::ffi::c_int;
 use std::slice;
@@ -15,9 +15,9 @@ use h5logfs_common::fault::Fault;
 
 /// `H5S_ALL`.
 pub const ALL: Id = 0;
-/// `H5S_BLOCK`: the elements follow each other in memory.
+/// `H5S_BLOCK`: the elements lie in one piece in memory.
 const BLOCK: Id = 1;
-/// `H5S_PLIST`: the selection is in the data transfer property list.
+/// `H5S_PLIST`: the data transfer property list holds the selection.
 const PROPERTY_LIST: Id = 2;
 
 /// `H5S_sel_type`.
@@ -28,7 +28,8 @@ mod kind {
 
 type Numbers = [u64; MAX_RANK];
 
-/// Where libhdf5 puts the first and the last index of a selection in each dimension. One value more than any dataspace has dimensions tells how many were put there.
+/// The bounding box of a selection. libhdf5 writes the first and the last index of each dimension to these arrays. They have a
+/// place more than any dataspace has dimensions, so that the number of indices written is known.
 #[derive(Debug)]
 pub struct SelectionBounds {
     first: [u64; MAX_RANK + 1],
@@ -47,10 +48,10 @@ impl Default for SelectionBounds {
 }
 
 impl SelectionBounds {
-    /// No index of a selection.
+    /// A value that is no index. It marks places that libhdf5 has not written.
     const UNSET: u64 = u64::MAX;
 
-    /// The bounds of what a dataspace of `rank` dimensions selects, which has elements.
+    /// Reads the bounds of the selection in a dataspace of `rank` dimensions. The selection is not empty.
     #[inline]
     fn set(&mut self, space: Space<'_>, rank: usize) -> Result<(), Fault> {
         self.rank = rank;
@@ -58,7 +59,7 @@ impl SelectionBounds {
         if let Some(last) = rank.checked_sub(1) {
             self.first[last] = Self::UNSET;
         }
-        // SAFETY: both have room for the most dimensions.
+        // SAFETY: both arrays have room for the most dimensions.
         let status = unsafe {
             (space.f.H5Sget_select_bounds)(
                 space.id,
@@ -89,7 +90,7 @@ impl SelectionBounds {
         &self.last[..self.rank]
     }
 
-    /// Fails where the box reaches out of an extent of as many dimensions.
+    /// Fails if the box exceeds an extent with as many dimensions.
     fn check_within(&self, extent: &[u64]) -> Result<(), Fault> {
         let mut sides = self.start().iter().zip(self.count()).zip(extent);
         let is_within = |((start, count), side): ((&u64, &u64), &u64)| {
@@ -101,15 +102,15 @@ impl SelectionBounds {
         Err(OUTSIDE.into())
     }
 
-    /// Whether there are `elements` in the box.
+    /// Whether the box contains exactly `elements` elements.
     fn has(&self, elements: u64) -> bool {
         let sides = self.count().iter();
         sides.fold(1, |n: u64, side| n.saturating_mul(*side)) == elements
     }
 }
 
-/// Room for what a call selects of a dataset. It is kept, since programs make very many small writes, and with it what is known of
-/// selections that come again.
+/// Memory for the selections of a call. It is reused, since programs make very many small writes. It also remembers selections
+/// that recur.
 #[derive(Debug, Default)]
 pub struct Room {
     pub selections: Selections,
@@ -134,15 +135,15 @@ pub struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
-    /// A dataspace that is none of the special numbers.
+    /// Wraps a dataspace. `id` is none of the special numbers.
     pub fn new(f: &'a Functions, id: Id) -> Self {
         Space { f, id }
     }
 
-    /// The extent and its limits. A scalar and a null dataspace have no dimensions.
+    /// The extent and its maximum. Scalar and null dataspaces have no dimensions.
     pub fn extent(self) -> Result<(Vec<u64>, Vec<u64>), Fault> {
         let (mut dims, mut max_dims): (Numbers, Numbers) = ([0; MAX_RANK], [0; MAX_RANK]);
-        // SAFETY: both have room for the most dimensions.
+        // SAFETY: both arrays have room for the most dimensions.
         let rank = unsafe {
             (self.f.H5Sget_simple_extent_dims)(self.id, dims.as_mut_ptr(), max_dims.as_mut_ptr())
         };
@@ -150,7 +151,7 @@ impl<'a> Space<'a> {
         Ok((dims[..rank].to_vec(), max_dims[..rank].to_vec()))
     }
 
-    /// Fails if it has other dimensions than a dataset.
+    /// Fails if the dataspace does not have as many dimensions as a dataset.
     fn check_rank(self, wanted: usize) -> Result<(), Fault> {
         let rank = self.rank()?;
         if rank == wanted {
@@ -160,14 +161,14 @@ impl<'a> Space<'a> {
     }
 
     fn rank(self) -> Result<usize, Fault> {
-        // SAFETY: the library answers for any identifier.
+        // SAFETY: the library checks any identifier.
         checked_rank(unsafe { (self.f.H5Sget_simple_extent_ndims)(self.id) })
     }
 
-    /// Fails where it was given no extent, not even one without elements.
+    /// Fails if the dataspace never received an extent, not even an empty one.
     fn check_extent(self) -> Result<(), Fault> {
         const SIMPLE: c_int = 1;
-        // SAFETY: the library answers for any identifier.
+        // SAFETY: the library checks any identifier.
         match unsafe { (self.f.H5Sget_simple_extent_type)(self.id) } {
             SIMPLE if self.rank()? == 0 => Err(WITHOUT_EXTENT.into()),
             0.. => Ok(()),
@@ -176,18 +177,18 @@ impl<'a> Space<'a> {
     }
 
     fn kind(self) -> c_int {
-        // SAFETY: the library answers for any identifier.
+        // SAFETY: the library checks any identifier.
         unsafe { (self.f.H5Sget_select_type)(self.id) }
     }
 
-    /// The number of elements that are selected.
+    /// The number of selected elements.
     pub fn elements(self) -> Result<u64, Fault> {
-        // SAFETY: the library answers for any identifier.
+        // SAFETY: the library checks any identifier.
         let number = unsafe { (self.f.H5Sget_select_npoints)(self.id) };
-        u64::try_from(number).map_err(|_| "a dataspace without a selection".into())
+        u64::try_from(number).map_err(|_| "a dataspace without a valid selection".into())
     }
 
-    /// Lists what is selected as blocks of a dataset of extent `dims`, in the order of the elements.
+    /// Lists the selection as blocks of a dataset of extent `dims`, in the order of the elements.
     #[inline]
     fn blocks<'r>(
         self,
@@ -211,13 +212,13 @@ impl<'a> Space<'a> {
             return lists.set(&Selection::All, dims);
         }
         bounds.set(self, rank)?;
-        // Its own extent may be another one than that of the dataset.
-        // SAFETY: the library answers for any identifier.
+        // The dataspace's extent may differ from that of the dataset.
+        // SAFETY: the library checks any identifier.
         if unsafe { (self.f.H5Sselect_valid)(self.id) } <= 0 {
             return Err(OUTSIDE.into());
         }
         let is_box = bounds.has(elements);
-        // Points have an order of their own.
+        // Several points may come in any order, even if they fill a box.
         if is_box && (elements == 1 || self.kind() != kind::POINTS) {
             return lists.set(&Selection::block(bounds.start(), bounds.count()), dims);
         }
@@ -234,7 +235,7 @@ impl<'a> Space<'a> {
         lists: &'r mut Lists,
     ) -> Result<&'r Blocks, Fault> {
         let mut points = vec![0u64; number as usize * dims.len()];
-        // SAFETY: there is room for the coordinates of all points.
+        // SAFETY: the array has room for the coordinates of all points.
         let status = unsafe {
             (self.f.H5Sget_select_elem_pointlist)(self.id, 0, number, points.as_mut_ptr())
         };
@@ -255,7 +256,7 @@ impl<'a> Space<'a> {
         let rank = bounds.rank;
         let mut terms = [[0u64; MAX_RANK]; 4];
         let [start, stride, count, block] = &mut terms;
-        // SAFETY: all four have room for the most dimensions.
+        // SAFETY: all four arrays have room for the most dimensions.
         let is_regular = unsafe {
             (self.f.H5Sis_regular_hyperslab)(self.id) > 0
                 && (self.f.H5Sget_regular_hyperslab)(
@@ -266,7 +267,7 @@ impl<'a> Space<'a> {
                     block.as_mut_ptr(),
                 ) >= 0
         };
-        // The terms lack the offset of the selection, which its bounds have.
+        // These terms lack the offset of the selection (`H5Soffset_simple`), which the bounds include.
         if !is_regular || bounds.start() != &terms[0][..rank] {
             return self.walked(elements, bounds, dims, walks);
         }
@@ -280,7 +281,7 @@ impl<'a> Space<'a> {
         lists.set(&selection, dims)
     }
 
-    /// Any selection, which lies within its own extent.
+    /// Lists any selection that lies within the dataspace's own extent.
     fn walked<'r>(
         self,
         elements: u64,
@@ -293,7 +294,7 @@ impl<'a> Space<'a> {
         if bounds.check_within(dims).is_ok() {
             return Ok(blocks);
         }
-        // It names the block.
+        // This call fails with a message that names the block.
         let (starts, counts) = (&blocks.starts[..], &blocks.counts[..]);
         Blocks::default().set(&Selection::Blocks { starts, counts }, dims)?;
         Err(OUTSIDE.into())
@@ -305,7 +306,7 @@ fn checked_rank(rank: c_int) -> Result<usize, Fault> {
     rank.ok_or_else(|| WITHOUT_EXTENT.into())
 }
 
-/// Lists what is selected of a dataset of extent `dims`; `space` may be [`ALL`].
+/// Lists a selection in a dataset of extent `dims`; `space` may be [`ALL`].
 #[inline]
 pub fn dataset_blocks<'r>(
     f: &Functions,
@@ -321,11 +322,11 @@ pub fn dataset_blocks<'r>(
     }
 }
 
-/// Lists the blocks of a list of a program.
+/// Lists the blocks of a program's list.
 ///
 /// # Safety
 ///
-/// Each of its arrays has a number for each dimension of the dataset, unless it is null.
+/// Each array of the list has a number for each dimension of the dataset, or is null.
 pub unsafe fn listed_blocks<'r>(
     list: &BlockList,
     dims: &[u64],
@@ -334,7 +335,7 @@ pub unsafe fn listed_blocks<'r>(
     if list.number > 0 && (list.starts.is_null() || list.counts.is_null()) {
         return Err("starts or counts is NULL".into());
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let arrays = |block: usize| unsafe { (*list.starts.add(block), *list.counts.add(block)) };
     let is_null = |block: &usize| {
         let (start, count) = arrays(*block);
@@ -346,7 +347,7 @@ pub unsafe fn listed_blocks<'r>(
     let rank = dims.len();
     let block = |block: usize| {
         let (start, count) = arrays(block);
-        // SAFETY: neither is null, and the caller says what they have.
+        // SAFETY: neither array is null, and the caller guarantees their lengths.
         unsafe {
             (
                 slice::from_raw_parts(start, rank),
@@ -357,17 +358,17 @@ pub unsafe fn listed_blocks<'r>(
     lists.set_rows(list.number, block, dims)
 }
 
-/// Where the selected elements lie in memory.
+/// The place of selected elements in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// They follow each other, from this one on.
+    /// In one piece, from the element with this number on.
     From(u64),
-    /// As a dataspace selects them.
+    /// At the places that a dataspace selects.
     Selected(Id),
 }
 
-/// Where `elements` selected elements of a dataset lie in memory. As `H5Dread` and `H5Dwrite` take their dataspaces: a
-/// memory space of [`ALL`] is the file space.
+/// The place in memory of `elements` selected elements of a dataset. Dataspaces have the meaning that `H5Dread` and `H5Dwrite`
+/// give them: if the memory space is [`ALL`], the file space selects in memory, too.
 #[inline]
 pub fn memory_place(
     f: &Functions,
@@ -405,7 +406,7 @@ pub fn memory_place(
         return Ok(Place::Selected(id));
     }
     let (start, count) = (bounds.start(), bounds.count());
-    // In one piece: behind the first dimension with more than one index, all of each.
+    // The box lies in one piece if it covers the extent in all dimensions after the first one with more than one index.
     let first = count[..rank].iter().position(|count| *count > 1);
     let is_whole = first.is_none_or(|d| count[d + 1..rank] == extent[d + 1..]);
     if !is_whole {

@@ -23,55 +23,55 @@ use crate::below::Below;
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
-/// What a transfer selects of its dataset, and where the elements are in memory.
+/// The selection of a transfer, in the dataset and in memory.
 #[derive(Debug, Clone, Copy)]
 pub enum Selected<'a> {
-    /// By dataspaces: `H5S_ALL` is 0.
+    /// Two dataspaces. `H5S_ALL` is 0.
     Spaces { memory: Id, file: Id },
-    /// By a list of blocks, whose elements follow each other in memory.
+    /// A list of blocks. Their elements lie in one piece in memory.
     List(&'a BlockList),
 }
 
-/// One dataset of a read or a write.
+/// A transfer of one dataset.
 #[derive(Debug)]
 pub struct Transfer<'a, B> {
     /// The dataset in the metadata image.
     pub below: &'a Below,
     /// The dataset in the log.
     pub dataset: &'a Dataset,
-    /// The type of the elements in memory.
+    /// The datatype in memory.
     pub memory_type: Id,
-    /// The elements.
+    /// The selected elements.
     pub selected: Selected<'a>,
     /// The data transfer property list.
     pub dxpl: Id,
-    /// Where the elements are: `*mut c_void` for a read, `*const c_void` for a write.
+    /// The buffer: `*mut c_void` for a read, `*const c_void` for a write.
     pub buf: B,
 }
 
-/// What a call keeps for the next one, since programs make very many small writes.
+/// State that one call keeps for the next, since programs make very many small writes.
 #[derive(Debug, Default)]
 pub struct Kept {
     extent: FoundExtent,
     room: Room,
 }
 
-/// Blocks, and their elements, of the type in the file.
+/// Blocks and their elements, in the file type.
 type Filled<'r, 'a> = (&'r Blocks, Cow<'a, [u8]>);
 
-/// One dataset of a write of several, ready to be logged.
+/// A dataset of a write of several datasets, ready to be logged.
 struct Ready<'a> {
-    /// The number of its transfer.
+    /// The number of the transfer.
     at: usize,
-    /// The extent that the dataset had when the call began.
+    /// The extent when the call began.
     dims: Arc<[u64]>,
     blocks: Blocks,
-    /// Of the type in the file.
+    /// The elements in the file type.
     elements: Cow<'a, [u8]>,
 }
 
-/// Takes apart what a transfer selects of a dataset of this extent: its blocks, and memory, which selects as many elements. There
-/// is no memory if nothing is selected.
+/// Resolves the selection of a transfer in a dataset of extent `dims`: blocks of the dataset, and as many elements in memory. The
+/// latter is `None` if nothing is selected.
 #[inline]
 fn select<'r, B>(
     f: &Functions,
@@ -93,7 +93,7 @@ fn select<'r, B>(
             (blocks, place)
         }
         Selected::List(list) => {
-            // SAFETY: who gives the list says that it has what its type says, for this dataset.
+            // SAFETY: whoever gives a list guarantees the sizes that its type documents for this dataset.
             let blocks = unsafe { listed_blocks(list, dims, &mut selections.lists) }?;
             (blocks, Place::From(0))
         }
@@ -111,16 +111,18 @@ fn select<'r, B>(
     Ok((blocks, Some(memory)))
 }
 
-/// Bytes of an element in memory. Fails for an identifier that is no datatype.
+/// The size of an element in memory, in bytes. Fails for an identifier that is not a datatype.
 fn type_size(f: &Functions, datatype: Id) -> Result<usize, Fault> {
-    // SAFETY: the library answers for any identifier; for one that is no datatype it says 0.
+    // SAFETY: the library checks any identifier; the size of one that is not a datatype is 0.
     match unsafe { (f.H5Tget_size)(datatype) } {
-        0 => Err("what is given as the type of the elements in memory is no datatype".into()),
+        0 => Err(
+            "the identifier given as the type of the elements in memory is not a datatype".into(),
+        ),
         size => Ok(size),
     }
 }
 
-/// Whether a type was found to be that of the file, and cannot have changed since. No identifier is negative or 0.
+/// Whether a type was found equal to the file type, and cannot have changed since. Valid identifiers are positive.
 fn is_same_type(dataset: &Dataset, datatype: Id) -> bool {
     datatype > 0 && dataset.same_type.load(Ordering::Relaxed) == datatype
 }
@@ -137,8 +139,8 @@ impl<'a> Transfers<'a> {
         Transfers { log }
     }
 
-    /// A call begins that writes: flushes where that is due, and says why that has failed. Returns what the call before has kept.
-    /// Collective where the call is.
+    /// Begins a call that writes. Flushes if that is due, and returns its failure. Also returns the state that the previous call
+    /// kept. Collective if the call is.
     #[inline]
     pub fn begin(self, call: Call, is_changed: &AtomicBool) -> (Box<Kept>, Result<(), Fault>) {
         let mut state = self.log.state.lock();
@@ -148,9 +150,9 @@ impl<'a> Transfers<'a> {
 
     /// Logs elements of one dataset. Local.
     ///
-    /// A conversion between types may run functions of the program, which may read, write and flush this log, and extend
-    /// this dataset. So the elements are made without a lock. They are logged with the extent that the dataset had when
-    /// the call began. Returns whether the program is [to be warned](Transfers::warn_of_spill) when all of the call is done.
+    /// A conversion between types may run functions of the program. They may read, write and flush this log, and extend this
+    /// dataset. So elements are prepared without a lock, and are logged with the extent that the dataset had when the call began.
+    /// Returns whether to [warn the program](Transfers::warn_of_spill) at the end of the call.
     pub fn write(
         self,
         transfer: &Transfer<'_, *const c_void>,
@@ -171,14 +173,14 @@ impl<'a> Transfers<'a> {
         logged
     }
 
-    /// Logs elements of several datasets, of one call: all selections are looked at before any element is logged, and all
-    /// elements are logged together. Local. A fault comes with the number of its transfer. See [`Transfers::write`].
+    /// Logs elements of several datasets in one call. All selections are resolved before any element is logged, and all elements
+    /// are logged together. Local. A fault comes with the number of its transfer. See [`Transfers::write`].
     pub fn write_all(
         self,
         transfers: &[Transfer<'_, *const c_void>],
         mut kept: Box<Kept>,
     ) -> Result<bool, (usize, Fault)> {
-        /// Bytes of elements that the call has made copies of. With more of them they are logged in parts.
+        /// The limit for copies of elements that a call holds, in bytes. Beyond it, the call logs its elements in parts.
         const MOST_COPIED: usize = 64 << 20;
         let f = self.log.library.functions();
         let mut parts = Vec::with_capacity(transfers.len());
@@ -215,7 +217,7 @@ impl<'a> Transfers<'a> {
         Ok(is_to_warn)
     }
 
-    /// Logs what is ready of a call, and empties the list.
+    /// Logs the prepared part of a call, and empties the list.
     fn log_parts(
         self,
         transfers: &[Transfer<'_, *const c_void>],
@@ -231,13 +233,14 @@ impl<'a> Transfers<'a> {
         Ok(is_to_warn)
     }
 
-    /// Warns a program that has never flushed, and whose elements go to the disk, once. Calls of libhdf5 may clear that.
+    /// Warns a program that has never flushed and whose elements spill to disk, once. Comes last in a call, since calls of
+    /// libhdf5 may clear the warning.
     pub fn warn_of_spill(self) {
         self.log.state.lock().warn_of_spill();
     }
 
-    /// Reads elements of one dataset: those of this rank as it has written them, those of others likewise where they run on
-    /// this node, else as they were flushed. Local. Functions of the program may run, as in [`Transfers::write`].
+    /// Reads elements of one dataset. Elements of this rank, and of other ranks on this node, are read as written; those of all
+    /// other ranks as of the last flush. Local. Functions of the program may run, as in [`Transfers::write`].
     pub fn read(self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), Fault> {
         let kept = self.log.state.lock().kept.take();
         let mut kept = kept.unwrap_or_default();
@@ -246,7 +249,7 @@ impl<'a> Transfers<'a> {
         read
     }
 
-    /// What a write logs. `None` if nothing is selected.
+    /// The blocks and elements that a write logs. `None` if nothing is selected.
     #[inline]
     fn elements_to_write<'t, 'r>(
         self,
@@ -259,7 +262,7 @@ impl<'a> Transfers<'a> {
         if let Some(memory) = &memory
             && self.log.is_default_transfer(transfer.dxpl)
             && is_same_type(transfer.dataset, memory.datatype)
-            // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
+            // SAFETY: the program guarantees that the buffer holds its selection, and that it does not change during the call.
             && let Some(elements) = unsafe { memory.as_they_lie() }
         {
             return Ok(Some((blocks, Cow::Borrowed(elements))));
@@ -268,7 +271,7 @@ impl<'a> Transfers<'a> {
         Ok(elements.map(|elements| (blocks, elements)))
     }
 
-    /// The same for what is selected: `blocks` of the dataset, and a place in memory.
+    /// The elements that a write logs, from a resolved selection.
     fn elements_of<'t>(
         self,
         transfer: &Transfer<'t, *const c_void>,
@@ -282,7 +285,7 @@ impl<'a> Transfers<'a> {
             self.check_conversion(dataset, transfer.memory_type, transfer.dxpl)?;
             return Ok(None);
         };
-        // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
+        // SAFETY: the program guarantees that the buffer holds its selection, and that it does not change during the call.
         let elements = unsafe { memory.gathered(library) }?;
         let conversion = Conversion {
             from: memory.datatype,
@@ -305,12 +308,12 @@ impl<'a> Transfers<'a> {
         Ok(Some(Cow::Owned(converted)))
     }
 
-    /// Whether an expression changes elements on their way.
+    /// Whether an expression (`H5Pset_data_transform`) applies to the transfer.
     fn has_expression(self, dxpl: Id) -> bool {
         if self.log.is_default_transfer(dxpl) {
             return false;
         }
-        // SAFETY: it is a list of this library; nothing is written. Without an expression this is an error.
+        // SAFETY: the list belongs to this library, and nothing is written. Without an expression the call fails.
         let length = self
             .log
             .library
@@ -318,7 +321,7 @@ impl<'a> Transfers<'a> {
         length > 0
     }
 
-    /// Fails where no element in memory could become one in the file, although none is selected: libhdf5 refuses that, too.
+    /// Fails if the types cannot be converted. libhdf5 refuses such a transfer even without selected elements.
     fn check_conversion(self, dataset: &Dataset, datatype: Id, dxpl: Id) -> Result<(), Fault> {
         if self.is_type_of_file(dataset, datatype) {
             return Ok(());
@@ -330,7 +333,7 @@ impl<'a> Transfers<'a> {
             to_size: dataset.element,
             dxpl,
         };
-        // libhdf5 wants a background for members, although nothing is put on it.
+        // libhdf5 requires a background for compound types, even for no elements.
         let mut background = vec![0; dataset.element];
         let converted = conversion.apply(
             &self.log.library,
@@ -341,20 +344,20 @@ impl<'a> Transfers<'a> {
         converted.map(drop)
     }
 
-    /// Whether elements in memory are as in the file.
+    /// Whether the type in memory equals the file type.
     fn is_type_of_file(self, dataset: &Dataset, datatype: Id) -> bool {
         if is_same_type(dataset, datatype) {
             return true;
         }
         let is_same = are_equal(self.log.library.functions(), datatype, dataset.file_type.id);
-        // A program may change a type of its own, under the same identifier.
+        // Only a predefined type is remembered: a program may change its own types under the same identifiers.
         if is_same && self.log.constants.predefined.contains(&datatype) {
             dataset.same_type.store(datatype, Ordering::Relaxed);
         }
         is_same
     }
 
-    /// What a conversion to the type in the file leaves as it is: members that the program does not write.
+    /// The background of a conversion to the file type: the present values of members that the program does not write.
     fn background_of_write(
         self,
         dataset: &Dataset,
@@ -386,7 +389,7 @@ impl<'a> Transfers<'a> {
         let is_same = !is_changed && self.is_type_of_file(dataset, memory.datatype);
         if is_same && let Some(place) = memory.in_one_piece() {
             let bytes = memory.count * memory.size;
-            // SAFETY: the program says that its buffer has room for what it selects, and uses it for nothing else.
+            // SAFETY: the program guarantees that the buffer has room for its selection, and that nothing else uses it.
             let out = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
             let mut state = self.log.state.lock();
             return state.read_blocks(dataset, &dims, blocks, out);
@@ -405,7 +408,7 @@ impl<'a> Transfers<'a> {
             expression::read(&transfer.below.info, &conversion, &elements, memory.count)?
         } else {
             let mut background = if dataset.has_members {
-                // SAFETY: see above.
+                // SAFETY: as above.
                 Some(unsafe { memory.gathered(library) }?.into_owned())
             } else {
                 None
@@ -417,11 +420,11 @@ impl<'a> Transfers<'a> {
                 background.as_deref_mut(),
             )?
         };
-        // SAFETY: see above.
+        // SAFETY: as above.
         unsafe { memory.scatter(library, &elements) }
     }
 
-    /// The elements of some blocks, of the type in the file.
+    /// Reads the elements of some blocks, in the file type.
     fn read_selected(
         self,
         dataset: &Dataset,
@@ -439,7 +442,7 @@ impl<'a> Transfers<'a> {
 }
 
 impl State {
-    /// Logs elements of the type in the file: those of a selection of a dataset of this extent.
+    /// Logs elements in the file type, for a selection of a dataset of this extent.
     pub(super) fn log(
         &mut self,
         dataset: &Dataset,
@@ -455,7 +458,7 @@ impl State {
         Ok(())
     }
 
-    /// The same without a warning. Returns whether there is one.
+    /// Logs elements without a warning. Returns whether there should be one.
     #[inline]
     fn log_quietly(
         &mut self,
@@ -473,7 +476,7 @@ impl State {
         Ok(!self.is_warned && !files.has_flushed() && !files.spilled().is_empty())
     }
 
-    /// Says what the program risks that has never flushed, and whose elements go to the disk.
+    /// Warns a program that has never flushed and whose elements spill to disk.
     fn warn_of_spill(&mut self) {
         self.is_warned = true;
         let path = self.path.display();
@@ -503,7 +506,7 @@ impl State {
         Ok(())
     }
 
-    /// Reads a box of elements, of the type in the file.
+    /// Reads a box of elements, in the file type.
     pub(super) fn read_box(
         &mut self,
         dataset: &Dataset,
@@ -523,7 +526,7 @@ impl State {
         read
     }
 
-    /// Whether an element of a box was ever written.
+    /// Whether any element of a box was written.
     pub(super) fn is_logged(
         &mut self,
         dataset: &Dataset,
@@ -535,8 +538,9 @@ impl State {
         reader.is_written(&written, &readable(dataset, dims), &bounds)
     }
 
-    /// Where a box of elements lies in one piece of the log file, if it does. What is buffered goes there before. Where
-    /// several ranks write, or several files, the places of others are not known.
+    /// The place of a box of elements in the log file. `None` unless the box lies there in one piece. Spills the buffer first, so
+    /// that all elements are in the file. With several ranks or files, the places of other ranks' elements are unknown, so there
+    /// is no answer.
     pub(super) fn place(
         &mut self,
         dataset: &Dataset,
@@ -556,7 +560,7 @@ impl State {
         reader.place(&written, &readable(dataset, dims), &wanted)
     }
 
-    /// The reader, and what it reads.
+    /// The reader, with the data that it reads.
     fn reader(&mut self) -> Result<(&mut Reader, Written<'_>), Fault> {
         let path = &self.path;
         let writer = self.writer.as_mut();
@@ -574,7 +578,7 @@ fn bounds_of(region: Region<'_>) -> Bounds {
     }
 }
 
-/// What the reader has to know of a dataset with this extent.
+/// The properties of a dataset that the reader needs, with this extent.
 fn readable<'a>(dataset: &'a Dataset, dims: &'a [u64]) -> Readable<'a> {
     Readable {
         id: dataset.id,
@@ -589,17 +593,17 @@ fn readable<'a>(dataset: &'a Dataset, dims: &'a [u64]) -> Readable<'a> {
 /// A box of elements.
 #[derive(Debug, Clone, Copy)]
 pub struct Region<'a> {
-    /// Its first element.
+    /// The coordinates of the first element.
     pub start: &'a [u64],
-    /// Its sides.
+    /// The number of elements in each dimension.
     pub count: &'a [u64],
 }
 
-/// Whether a type in memory has all members of the type in the file, so that nothing of an element stays as it was.
+/// Whether a compound type in memory has all members of the file type, so that a write replaces elements as a whole.
 fn has_all_members(library: &Library, memory: Id, file: Id) -> bool {
     const COMPOUND: i32 = 6;
     library.nested(|f| {
-        // SAFETY (all calls here): the library answers for any identifier; what it gives is freed.
+        // SAFETY (all calls here): the library checks any identifier; the names that it returns are freed.
         if unsafe { (f.H5Tget_class)(file) } != COMPOUND {
             return false;
         }
@@ -613,7 +617,7 @@ fn has_all_members(library: &Library, memory: Id, file: Id) -> bool {
             let is_there =
                 unsafe { (f.H5Tget_member_index)(memory, CStr::from_ptr(name).as_ptr()) } >= 0;
             unsafe { (f.H5free_memory)(name.cast()) };
-            // The members of a member may be fewer.
+            // A nested compound member may lack members, so it does not count.
             is_there && class < COMPOUND
         })
     })

@@ -1,9 +1,12 @@
-//! Selections of many blocks. libhdf5 walks through them, in pieces of elements that follow each other, without a copy of
-//! the selection. The pieces are taken apart into blocks here.
+//! Selections of many blocks.
 //!
-//! A program writes hundreds of variables with one decomposition, and each step of them. So the last ones are remembered by
-//! their pieces. A selection may be another one under the same identifier, or the same under another one, so libhdf5 walks
-//! through each of them, and pieces are compared: that takes a hundredth of what it takes to make blocks of them.
+//! libhdf5 walks a selection in pieces, each a run of consecutive elements, and makes no copy of the selection. This module
+//! splits the pieces into blocks.
+//!
+//! A program often writes hundreds of variables with one decomposition, in every step. So the last selections are remembered by
+//! their pieces. Identifiers cannot serve for that: a selection may change under one identifier, or recur under another. So
+//! libhdf5 walks each selection, and its pieces are compared with those remembered. A comparison takes a hundredth of the time of
+//! splitting.
 
 use std::ffi::c_uint;
 
@@ -13,25 +16,25 @@ use h5logfs_output::Blocks;
 use crate::library::Functions;
 use h5logfs_common::fault::Fault;
 
-/// Selections that are remembered.
+/// The number of remembered selections.
 const MOST: usize = 4;
-/// The most blocks of all of them.
+/// The most pieces of all remembered selections together.
 const MOST_BLOCKS: usize = 1 << 18;
 
-/// Elements that follow each other in an extent, in row-major order.
+/// Runs of consecutive elements of an extent, in row-major order.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Pieces {
-    /// The first one of each.
+    /// The number of the first element of each run.
     offsets: Vec<u64>,
     lengths: Vec<usize>,
 }
 
-/// A selection that was taken apart.
+/// A remembered selection.
 #[derive(Debug)]
 struct Walk {
-    /// The extent, but for the first dimension.
+    /// The extent without its first dimension.
     inner: Vec<u64>,
-    /// From the first index of the first dimension on in which something is selected.
+    /// The pieces, relative to the first selected index of the first dimension.
     pieces: Pieces,
     blocks: Blocks,
 }
@@ -39,14 +42,14 @@ struct Walk {
 /// The last selections.
 #[derive(Debug, Default)]
 pub struct Walks {
-    /// Those of the present call. Its memory is kept.
+    /// The pieces of the present call. The memory is reused.
     pieces: Pieces,
-    /// The last one first.
+    /// The remembered selections, the most recent first.
     known: Vec<Walk>,
 }
 
 impl Walks {
-    /// Lists the blocks of what a dataspace selects, which are `elements` elements and at least one, in its own extent.
+    /// Lists the blocks of a selection in the dataspace's own extent. It has `elements` elements, at least one.
     pub fn blocks(
         &mut self,
         f: &Functions,
@@ -61,7 +64,7 @@ impl Walks {
         Ok(self.find(inner))
     }
 
-    /// The blocks of the present pieces: those of a selection that is remembered, or is from now on.
+    /// The blocks of the present pieces, from a remembered selection or a new one.
     fn find(&mut self, inner: &[u64]) -> &Blocks {
         let index = self.pieces.make_relative(inner);
         let is_same = |walk: &Walk| walk.inner == inner && walk.pieces == self.pieces;
@@ -74,7 +77,7 @@ impl Walks {
         blocks
     }
 
-    /// Takes the present pieces apart, and gives up what is remembered in place of them.
+    /// Splits the present pieces into blocks, and remembers both. Older selections may be forgotten for them.
     fn remember(&mut self, inner: &[u64]) {
         let pieces = std::mem::take(&mut self.pieces);
         let (mut starts, mut counts) = (Vec::new(), Vec::new());
@@ -108,16 +111,16 @@ impl Walks {
 }
 
 impl Pieces {
-    /// Lists what a dataspace selects: `elements` elements.
+    /// Lists the pieces of a selection of `elements` elements.
     fn walk(&mut self, f: &Functions, space: Id, elements: u64) -> Result<(), Fault> {
-        /// `H5S_SEL_ITER_SHARE_WITH_DATASPACE`: the iterator makes no copy of the selection, which nobody changes meanwhile.
+        /// `H5S_SEL_ITER_SHARE_WITH_DATASPACE`: the iterator copies nothing. Nobody changes the selection meanwhile.
         const SHARED: c_uint = 2;
         const FIRST: usize = 1 << 10;
         const MOST_AT_ONCE: usize = 1 << 16;
         let failed = || Fault::from("the selection cannot be walked through");
         self.offsets.clear();
         self.lengths.clear();
-        // SAFETY: elements of one byte make their numbers of the offsets. The iterator is closed below.
+        // SAFETY: with an element size of one byte, offsets are numbers of elements. The iterator is closed below.
         let iterator = unsafe { (f.H5Ssel_iter_create)(space, 1, SHARED) };
         if iterator < 0 {
             return Err(failed());
@@ -126,11 +129,11 @@ impl Pieces {
         while left > 0 {
             let known = self.offsets.len();
             let more = known.clamp(FIRST, MOST_AT_ONCE);
-            // Room that is not cleared first: most selections have few pieces.
+            // The memory is not cleared first, and grows step by step: most selections have few pieces.
             self.offsets.reserve(more);
             self.lengths.reserve(more);
             let (mut sequences, mut found) = (0usize, 0usize);
-            // SAFETY: there is room for that many sequences.
+            // SAFETY: both arrays have room for `more` sequences.
             let status = unsafe {
                 (f.H5Ssel_iter_get_seq_list)(
                     iterator,
@@ -146,19 +149,19 @@ impl Pieces {
                 listed = Err(failed());
                 break;
             }
-            // SAFETY: the library has written that many, and there is room for them.
+            // SAFETY: the library has written `sequences` values, at most `more`.
             unsafe {
                 self.offsets.set_len(known + sequences);
                 self.lengths.set_len(known + sequences);
             }
             left -= found as u64;
         }
-        // SAFETY: it was created above.
+        // SAFETY: the iterator was created above, and is closed once.
         unsafe { (f.H5Ssel_iter_close)(iterator) };
         listed
     }
 
-    /// Lets them begin in the first index of the first dimension. Returns the index in which they begin.
+    /// Makes the pieces relative to the first selected index of the first dimension. Returns that index.
     fn make_relative(&mut self, inner: &[u64]) -> u64 {
         let behind_an_index = inner.iter().product::<u64>().max(1);
         let first = self.offsets.first().copied().unwrap_or_default();
@@ -171,7 +174,7 @@ impl Pieces {
     }
 }
 
-/// Adds the rows of `length` elements from the element `offset` on, in row-major order. `inner`: the extent, but for the first
+/// Splits a run of `length` elements, from the element number `offset` on, into rows. `inner`: the extent without its first
 /// dimension.
 fn rows(inner: &[u64], offset: u64, length: u64, starts: &mut Vec<u64>, counts: &mut Vec<u64>) {
     let rank = inner.len() + 1;
@@ -214,7 +217,7 @@ mod tests {
         walks.find(inner)
     }
 
-    /// The next record has the same pieces, another extent has not.
+    /// The next record has the same pieces; another extent does not.
     #[test]
     fn a_decomposition_is_known_in_each_record() {
         let mut known = Walks::default();

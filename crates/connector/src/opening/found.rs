@@ -1,9 +1,10 @@
-//! Files that libhdf5 opens by us although no program has asked for that: it has found us in `HDF5_PLUGIN_PATH`.
+//! Files that libhdf5 opens through this connector without a request of the program, because it found the connector in
+//! `HDF5_PLUGIN_PATH`.
 //!
-//! Where the native connector cannot open a file, libhdf5 asks each connector there whether the file is accessible, and has
-//! the first one that says so open it, with the list with which it has asked. In 1.14 the file is then ours. HDF5 2.0.0 to
-//! 2.2.0 hand what we return to the native connector all the same, which takes it for a file of its own. So they get one: a log
-//! as the file driver shows it, and what is no log as the native connector opens it. No session knows of it.
+//! If the native connector cannot open a file, libhdf5 asks each connector in that path whether the file is accessible. The first
+//! one that says so opens the file, with the access property list of the question. In 1.14 the file then belongs to this
+//! connector. HDF5 2.0.0 to 2.2.0 hand the result to the native connector all the same, which takes it for a file of its own. So
+//! it must be one: a log as the file driver shows it, or any other file as the native connector opens it. No session knows of it.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -20,24 +21,24 @@ use crate::below::list::{PropertyList, default_list};
 use crate::below::request::Request;
 use crate::library::{Library, version};
 
-/// The last version of which this is known. A later one may have it mended.
+/// The last version with this behaviour. Later versions may be corrected.
 const LAST: (c_uint, c_uint, c_uint) = (2, 2, 0);
 
 thread_local! {
-    /// The number of the library that has last asked this thread whether a file is accessible, and its list.
+    /// The library that last asked this thread whether a file is accessible, and the list of the question.
     static ASKED: Cell<Option<(usize, Id)>> = const { Cell::new(None) };
 }
 
-/// Remembers that a library has asked whether a file is accessible, by a list.
+/// Remembers that a library has asked whether a file is accessible.
 pub fn note_asked(library: &Library, fapl: Id) {
     ASKED.set(Some((library.number(), fapl)));
 }
 
-/// Opens a file that the native connector will have, whether it is a log or none. `None` where it will be ours. Null if it cannot
-/// be opened: then the reason is on the error stack.
+/// Opens a file for the native connector, whether it is a log or not. `None` if the file will belong to this connector. Null if
+/// the file cannot be opened; the reason is then on the error stack.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<*mut c_void>, Fault> {
     let library = &info.library;
-    // A program may ask, too, and then open the file by the same list.
+    // A program may ask the same question itself, and then open the file with the same list.
     if ASKED.take() != Some((library.number(), request.fapl)) {
         return Ok(None);
     }
@@ -61,7 +62,7 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<*mut c_voi
         return Ok(Some(file));
     }
     native.with_under_list(request.fapl, |fapl| {
-        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
+        // SAFETY: `fapl` is a list of this library, and the other arguments come from it.
         Ok(Some(library.quietly(|f| unsafe {
             (f.H5VLfile_open)(
                 request.name.as_ptr(),
@@ -74,14 +75,14 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<*mut c_voi
     })
 }
 
-/// Whether the call that we are in is one of the native connector: libhdf5 tells each file that is made in it, so one in memory
-/// is asked.
+/// Whether the present call of libhdf5 opens the file for the native connector. Every file that is made within the call gets the
+/// call's connector in its access property list. So a file in memory is made and asked.
 fn is_for_native(native: &Info) -> Result<bool, Fault> {
     let library = &native.library;
     let usual = default_list(library, c"H5P_LST_FILE_ACCESS_ID_g")?;
     let told = native.with_under_list(usual, |list| in_memory(native, list))?;
     let mut order: c_int = 0;
-    // SAFETY: the list is ours, and what it names is given up.
+    // SAFETY: the list belongs to this function, and so do the values that it returns.
     let status = library.nested(|f| unsafe {
         let mut connector = -1;
         let status = (f.H5Pget_vol_id)(told.id, &mut connector);
@@ -98,24 +99,24 @@ fn is_for_native(native: &Info) -> Result<bool, Fault> {
     }
 }
 
-const UNKNOWN: &str = "libhdf5 does not tell by which connector it opens the file";
+const UNKNOWN: &str = "libhdf5 does not name the connector with which it opens the file";
 
-/// The access property list that a file in memory has, which is made with a list of ours and closed again.
+/// The access property list of a file in memory, which is made with a list of this crate and closed again.
 fn in_memory(native: &Info, list: Id) -> Result<PropertyList, Fault> {
     let library = &native.library;
-    // SAFETY: the list is ours.
+    // SAFETY: the list belongs to the caller.
     if library.nested(|f| unsafe { (f.H5Pset_fapl_core)(list, 1, false) }) < 0 {
         return Err(UNKNOWN.into());
     }
-    // Two files in memory are the same if they have the same name. No file on the disk has such a one.
+    // libhdf5 takes two files in memory with one name for the same file. No file on disk can have this name.
     let name = CString::new(format!("/dev/null/h5logfs-{list}")).unwrap_or_default();
     let creation = default_list(library, c"H5P_LST_FILE_CREATE_ID_g")?;
     let mut args = FileGet {
         operation: FileGet::ACCESS,
         arguments: FileGetArguments { access: -1 },
     };
-    // SAFETY: the name is a C string, and the lists are of this library; the file is closed once, and the arguments are those
-    // of the operation.
+    // SAFETY: the name is a C string, the lists belong to this library, the arguments belong to the operation, and the file is
+    // closed once.
     let told = library.quietly(|f| unsafe {
         let (vol, none) = (native.under_vol, ptr::null_mut());
         let file = (f.H5VLfile_create)(

@@ -1,10 +1,10 @@
-//! Files that are created or opened: which become logs, which are logs, and which are plain ones.
+//! Creation and opening of files: logs to write, logs to read, and plain files.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `written` | logs that this process writes |
-//! | `read` | logs that are read |
-//! | `found` | what a libhdf5 opens that has found us by itself |
+//! | `read` | logs that this process reads |
+//! | `found` | files that libhdf5 opens after finding the connector by itself |
 
 pub mod found;
 pub mod read;
@@ -18,17 +18,16 @@ use crate::below::request::Request;
 use crate::session::Session;
 use h5logfs_common::fault::Fault;
 
-/// A file that was opened for a log.
+/// An opened log.
 #[derive(Debug)]
 pub struct OpenedLog {
-    /// The file of the connector below, the native one. Null if it could not be opened: then the reason is on the error
-    /// stack.
+    /// The native file, opened by the connector below. Null if it could not be opened; the reason is then on the error stack.
     pub below: Below,
-    /// The log.
+    /// The session of the log.
     pub session: Arc<Session>,
 }
 
-/// A file is created. `None` for a plain one.
+/// Creates a log. `None` if the file is a plain one.
 pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     if let Some(opened) = written::create(info, request)? {
         return Ok(Some(opened));
@@ -36,7 +35,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     read::check_create(info, request).map(|()| None)
 }
 
-/// A file is opened. `None` for a plain one.
+/// Opens a log. `None` if the file is a plain one.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     if let Some(opened) = written::open(info, request)? {
         return Ok(Some(opened));

@@ -1,4 +1,4 @@
-//! Logs that are read: native files, which the file driver shows to the libhdf5 of the host.
+//! Logs to read. The file driver shows them to the host's libhdf5 as native files.
 
 use std::ffi::c_void;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::ranks;
 use crate::session::{Kind, Session, registry};
 use h5logfs_common::fault::Fault;
 
-/// Opens a log for reading. `None` for a plain file.
+/// Opens a log for reading. `None` if the file is a plain one.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     let Some(log) = log_to_read(info, request)? else {
         return Ok(None);
@@ -39,12 +39,12 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
     {
         let found = number_of(&info, under);
         let found = found.inspect_err(|_| {
-            // SAFETY: the file is ours, and closed once.
+            // SAFETY: this function opened the file, and closes it once.
             info.library.nested(|f| unsafe {
                 (f.H5VLfile_close)(under, info.under_vol, request.dxpl, ptr::null_mut())
             });
         })?;
-        // It was made above, and is set once.
+        // The session is new, so the number is set only here.
         let _ = number.set(found);
     }
     Ok(Some(OpenedLog {
@@ -53,8 +53,8 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
     }))
 }
 
-/// Opens a log for reading, as a file of the native connector that nothing of ours knows of. `None` for a plain file; null if it
-/// cannot be opened: then the reason is on the error stack.
+/// Opens a log for reading as a file of the native connector, without a session. `None` if the file is a plain one. Null if it
+/// cannot be opened; the reason is then on the error stack.
 pub fn open_shown(native: &Info, request: &Request<'_>) -> Result<Option<*mut c_void>, Fault> {
     let Some(log) = log_to_read(native, request)? else {
         return Ok(None);
@@ -62,10 +62,10 @@ pub fn open_shown(native: &Info, request: &Request<'_>) -> Result<Option<*mut c_
     shown(native, request, log).map(Some)
 }
 
-/// Opens a log by the file driver, which takes `log`.
+/// Opens a log through the file driver, which receives `log`.
 fn shown(native: &Info, request: &Request<'_>, log: OpenLog) -> Result<*mut c_void, Fault> {
     with_log(native, request, log, |fapl| {
-        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
+        // SAFETY: `fapl` is a list of this library, and the other arguments come from it.
         native.library.quietly(|f| unsafe {
             (f.H5VLfile_open)(
                 request.name.as_ptr(),
@@ -78,7 +78,7 @@ fn shown(native: &Info, request: &Request<'_>, log: OpenLog) -> Result<*mut c_vo
     })
 }
 
-/// Calls libhdf5 with the file driver in the list, which takes `log` where it opens the file of the request.
+/// Runs a call of libhdf5 with a list that names the file driver. The driver uses `log` when it opens the file of the request.
 fn with_log<R>(
     native: &Info,
     request: &Request<'_>,
@@ -110,7 +110,7 @@ pub fn is_accessible(
                 },
             },
         };
-        // SAFETY: there is no object; the arguments are those of this operation.
+        // SAFETY: the operation takes no object, and the arguments belong to it.
         info.library.quietly(|f| unsafe {
             (f.H5VLfile_specific)(
                 ptr::null_mut(),
@@ -124,22 +124,22 @@ pub fn is_accessible(
     Ok(Some(status))
 }
 
-/// Fails for a creation that would destroy what a log needs.
+/// Fails if a creation would destroy data that a log needs.
 pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), Fault> {
     let path = request.path();
-    // What is there makes an exclusive creation fail.
+    // An exclusive creation fails by itself if there is a file.
     if !request.has(access::TRUNCATE) || request.has(access::EXCLUSIVE) || !path.exists() {
         return Ok(());
     }
     if !registry::open_at(info, path)?.is_empty() {
-        // libhdf5 has it open by another driver, and does not see it.
+        // libhdf5 has the file open through another driver, and so does not notice.
         return Err("unable to truncate a file which is already open".into());
     }
     h5logfs_file_driver::check_replaceable(path)
 }
 
-/// Deletes a log of several files. `None` for what the connector below deletes. Collective: the first rank deletes, and all
-/// have its outcome.
+/// Deletes a log of several files. `None` if the connector below can delete the file. Collective: the first rank deletes, and all
+/// ranks get its outcome.
 pub fn delete(info: &Info, request: &Request<'_>) -> Result<Option<Status>, Fault> {
     closed::forget(request.path());
     let ranks = ranks::find(&info.library, request.fapl)?.unwrap_or_else(Ranks::one);
@@ -153,7 +153,7 @@ pub fn delete(info: &Info, request: &Request<'_>) -> Result<Option<Status>, Faul
     Ok((is_deleted != [0]).then_some(SUCCESS))
 }
 
-/// The log that a request opens. It may only be read.
+/// The log of a request, if it is only read.
 fn log_to_read(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> {
     let log = log_at(info, request)?;
     if log.is_some() && request.has(access::WRITE) {
@@ -162,7 +162,7 @@ fn log_to_read(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fa
     Ok(log)
 }
 
-/// The log at the path of a request. `None` for a plain file, and for what only libhdf5 knows how to open.
+/// The log at the path of a request. `None` for a plain file, and for paths that only libhdf5 can open.
 fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> {
     let path = &log_dir::file_of(request.path());
     let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
@@ -174,7 +174,7 @@ fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> 
     match direct::open(path, &Options::default()) {
         Ok(direct::Opened::Plain) => Ok(None),
         Ok(direct::Opened::Log(log)) => Ok(Some(log)),
-        // libhdf5 says in its own words that a file may not be read.
+        // If the file is not readable, libhdf5 reports it in its own words.
         Err(_) if !can_be_read(path) => Ok(None),
         Err(error) => Err(error.into()),
     }

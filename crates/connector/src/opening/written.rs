@@ -1,4 +1,4 @@
-//! Which files are logs that this process writes: new ones, and those that it opens again.
+//! Logs that this process writes: new ones, and those that it opens again.
 
 use std::ffi::c_int;
 use std::fs;
@@ -28,13 +28,13 @@ use crate::options;
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
 
-/// Creates a log. `None` for a plain file.
+/// Creates a log. `None` if the file is a plain one.
 pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     let options = info.options(request)?;
     let ranks = ranks::find(&info.library, request.fapl)?;
     let replaces = request.has(access::TRUNCATE);
     let path = real(request.path());
-    // libhdf5 says in its own words that there is such a file.
+    // If there is a file already, libhdf5 reports it in its own words.
     let is_there = path.symlink_metadata().is_ok();
     if !options.take(&path)
         || (is_there && !replaces)
@@ -44,7 +44,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     }
     let metadata_image = prepare(info, request, &path);
     let ranks = ranks.unwrap_or_else(Ranks::one);
-    // No rank waits for one that has failed.
+    // A rank that has failed still takes part, so that no other rank waits for it.
     let metadata_image = ranks.all(metadata_image).map_err(|e| e.to_string())?;
     let options = Options {
         overwrite: replaces,
@@ -58,11 +58,11 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     opened(info, request, log, None).map(Some)
 }
 
-/// The metadata image of a new log. Local.
+/// Makes the metadata image of a new log. Local.
 fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<MetadataImage, Fault> {
     if !registry::open_at(info, path)?.is_empty() {
         return Err(format!(
-            "{}: this program has it open, so it cannot be made anew",
+            "{}: this program has the file open, so it cannot be overwritten",
             path.display()
         )
         .into());
@@ -72,17 +72,17 @@ fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Metad
     metadata_image.ok_or_else(|| refused(path))
 }
 
-/// What is at a path that a program opens, as this rank sees it.
+/// The file at a path that a program opens, as this rank sees it.
 enum Found {
-    /// No log that is written.
+    /// No log that this process could write.
     Other,
-    /// A log that this process writes.
+    /// A log that this process is writing.
     Open(Arc<Session>),
-    /// A log of ours, to be opened with these options, and its metadata image if it is kept.
+    /// A closed log of h5logfs, with the options for opening it, and its metadata image if that is kept.
     Closed(options::Options, Option<Box<KeptImage>>),
 }
 
-/// Opens a log for writing. `None` for a file that is none, or that another writer has made. Collective where it is opened for
+/// Opens a log for writing. `None` if the file is not a log, or is a log of another writer. Collective if the request is for
 /// writing.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     let path = real(request.path());
@@ -109,7 +109,7 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
     }
 }
 
-/// Looks at what is there, and fails for what cannot be done with it. Local.
+/// Examines the file at a path. Fails if it is a log that this request cannot open. Local.
 fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, Fault> {
     let mut open = registry::open_at(info, path)?.into_iter();
     if let Some(session) = open.find(|session| session.log().is_some()) {
@@ -120,7 +120,7 @@ fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, F
         return Ok(Found::Other);
     }
     let kept = closed::take_for(info, path, request.fapl);
-    // What the list means, and what the file is, was seen when it was opened before.
+    // The list and the file were checked when this process opened the log before.
     let is_known = |kept: &KeptImage| kept.seen.is_some() && kept.seen == Seen::at(path);
     if !kept.as_ref().is_some_and(is_known) {
         if has_image(info, request.fapl) || !is_ours(path) {
@@ -133,13 +133,14 @@ fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, F
     Ok(Found::Closed(options, kept.map(Box::new)))
 }
 
-/// What all ranks have found, if they have found the same. Then none of them waits for one that goes another way. Collective.
+/// The result of all ranks, if it is equal. Otherwise all fail, so that no rank waits for one that takes another branch.
+/// Collective.
 fn agreed(ranks: &Ranks, path: &Path, found: Result<Found, Fault>) -> Result<Found, Fault> {
     let number = found.as_ref().map_or(0, Found::number);
     let kept = found.as_ref().ok().and_then(Found::kept);
     let opening = kept.map(|kept| kept.opening);
     let (outcome, found) = LocalOutcome::of(found);
-    // The largest of both tell whether all ranks have the metadata image of the same opening.
+    // All ranks have the metadata image of one opening if the maxima over the ranks are complements of each other.
     let mut openings = opening.map_or([u64::MAX; 2], |opening| [opening, !opening]);
     let agreement = ranks.agree_on(outcome, number, &mut openings);
     check_outcome(path, "open", agreement.outcome)?;
@@ -153,7 +154,7 @@ fn agreed(ranks: &Ranks, path: &Path, found: Result<Found, Fault>) -> Result<Fou
 }
 
 impl Found {
-    /// The same on ranks that go on in the same way.
+    /// A number that is equal on ranks that take the same branch.
     fn number(&self) -> u64 {
         match self {
             Found::Other => 0,
@@ -169,7 +170,7 @@ impl Found {
         }
     }
 
-    /// The same, to be made of an image.
+    /// The result without its kept metadata image.
     fn without_kept(self) -> Self {
         match self {
             Found::Closed(options, _) => Found::Closed(options, None),
@@ -178,7 +179,7 @@ impl Found {
     }
 }
 
-/// Fails with the number of the error, which programs look for in the words of libhdf5.
+/// Fails with the system's error number in libhdf5's own words, in which programs look for it.
 fn check_writable(path: &Path) -> Result<(), Fault> {
     let opened = fs::OpenOptions::new().read(true).write(true).open(path);
     opened.map(drop).map_err(|e| {
@@ -188,7 +189,7 @@ fn check_writable(path: &Path) -> Result<(), Fault> {
     })
 }
 
-/// Fails where a program wants changes to stay in memory: those of a log go to its file.
+/// Fails if a program wants changes to stay in memory: changes of a log always go to its file.
 fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), Fault> {
     if !forgets_changes(info, request.fapl) {
         return Ok(());
@@ -201,11 +202,11 @@ fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), Fau
 }
 
 fn real(path: &Path) -> PathBuf {
-    // A log is where a link leads to.
+    // A log lies where a link to it leads: its companion files are there.
     canonical(path).unwrap_or_else(|_| resolved(path))
 }
 
-/// `access`: a list that is equal to that of the request, if there is one.
+/// Makes the session of an opened log. `access`: a list equal to that of the request, if there is one.
 fn opened(
     info: &Arc<Info>,
     request: &Request<'_>,
@@ -229,16 +230,17 @@ fn opened(
     })
 }
 
-/// All handles of a file use locks alike, as HDF5 wants it since 1.14.4, and close it alike.
+/// Fails if two handles of a file differ in their use of locks or in their close degree. HDF5 compares the use of locks since
+/// 1.14.4.
 fn check_same(info: &Info, request: &Request<'_>, session: &Session) -> Result<(), Fault> {
     let path = session.path.display();
-    // The variable wins over all lists.
+    // The variable overrides all lists.
     if std::env::var_os("HDF5_USE_FILE_LOCKING").is_none()
         && locking(info, request.fapl) != locking(info, session.access.id)
     {
         return Err(format!("{path}: file locking flag values don't match").into());
     }
-    // HDF5 does not compare what other drivers have open.
+    // HDF5 does not compare lists with different drivers.
     if has_same_driver(info, request.fapl, session.access.id)
         && !session.is_closed_as(info, request.fapl)
     {
@@ -247,10 +249,10 @@ fn check_same(info: &Info, request: &Request<'_>, session: &Session) -> Result<(
     Ok(())
 }
 
-/// Whether a list asks for locks, and whether it goes on where there are none.
+/// Whether a list asks for locks, and whether it ignores a file system without locks.
 fn locking(info: &Info, fapl: Id) -> (bool, bool) {
     let (mut is_used, mut is_optional) = (true, false);
-    // SAFETY: the list is of this library.
+    // SAFETY: the list belongs to this library.
     let status = info
         .library
         .nested(|f| unsafe { (f.H5Pget_file_locking)(fapl, &mut is_used, &mut is_optional) });
@@ -269,7 +271,7 @@ fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<OpenedLog, 
     })
 }
 
-/// Whether a file, whose path leads through no link, is a log that our writers have made. One that was settled is an ordinary file.
+/// Whether a file is a log of h5logfs. The path leads through no link. A settled log is an ordinary file and does not count.
 fn is_ours(path: &Path) -> bool {
     let is_ours = || -> Result<bool, Error> {
         let (dir, name) = SourceDir::of_real_file(path)?;
@@ -280,9 +282,8 @@ fn is_ours(path: &Path) -> bool {
     is_ours().unwrap_or(false)
 }
 
-/// Whether a program wants an ordinary file: by the default driver or that of MPI, without a user block, without pages
-/// or a strategy for free space, which only HDF5's own files have, and not for readers that follow it with HDF5's own
-/// means.
+/// Whether a program wants an ordinary file, which may become a log: with the default driver or the MPI driver, without a user
+/// block, without paged allocation or another strategy for free space, and without SWMR. Only native files can have these.
 fn is_ordinary(info: &Info, request: &Request<'_>, is_parallel: bool) -> bool {
     !request.has(access::SWMR_WRITE)
         && !has_user_block(info, request.fcpl)
@@ -291,28 +292,28 @@ fn is_ordinary(info: &Info, request: &Request<'_>, is_parallel: bool) -> bool {
         && (is_parallel || has_usual_driver(info, request.fapl))
 }
 
-/// Whether a list asks for bytes before the file. The default list does not.
+/// Whether a list asks for a user block. The default list does not.
 fn has_user_block(info: &Info, fcpl: Id) -> bool {
     let mut size = 0;
     let library = &info.library;
-    // SAFETY: the list is of this library.
+    // SAFETY: the list belongs to this library.
     let status = library.nested(|f| unsafe { (f.H5Pget_userblock)(fcpl, &mut size) });
     status >= 0 && size > 0
 }
 
-/// Whether a list says how free space is found, and not as libhdf5 does by itself.
+/// Whether a list sets a strategy for free space other than the default.
 fn has_space_strategy(info: &Info, fcpl: Id) -> bool {
-    /// `H5F_FSPACE_STRATEGY_FSM_AGGR`, and free space is forgotten when the file is closed.
+    /// `H5F_FSPACE_STRATEGY_FSM_AGGR`, and free space is not kept when the file is closed.
     const USUAL: (c_int, bool) = (0, false);
     let (mut strategy, mut persists, mut threshold) = (0, false, 0);
-    // SAFETY: the list is of this library.
+    // SAFETY: the list belongs to this library.
     let status = info.library.nested(|f| unsafe {
         (f.H5Pget_file_space_strategy)(fcpl, &mut strategy, &mut persists, &mut threshold)
     });
     status >= 0 && (strategy, persists) != USUAL
 }
 
-/// Whether a list asks for a buffer of pages. Some versions have a number of their own for the default.
+/// Whether a list asks for a page buffer. Some versions have a special number for the default.
 fn has_page_buffer(info: &Info, fapl: Id) -> bool {
     let library = &info.library;
     let usual = library.identifier(c"H5P_LST_FILE_ACCESS_ID_g");
@@ -322,7 +323,7 @@ fn has_page_buffer(info: &Info, fapl: Id) -> bool {
 
 fn page_buffer(info: &Info, fapl: Id) -> usize {
     let (mut size, mut metadata, mut raw) = (0, 0, 0);
-    // SAFETY: the list is of this library.
+    // SAFETY: the list belongs to this library.
     let status = info.library.nested(|f| unsafe {
         (f.H5Pget_page_buffer_size)(fapl, &mut size, &mut metadata, &mut raw)
     });

@@ -1,4 +1,4 @@
-//! The hooks for datasets of a log. Those that are not logged have their elements in the native file.
+//! Hooks for datasets of a log. The native file holds the elements of datasets that are not logged.
 
 use std::ffi::c_void;
 use std::slice;
@@ -18,7 +18,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_output::automatic::{Call, Cause};
 
 impl Session {
-    /// A dataset is about to be made. `None`: the native file takes it as it is.
+    /// Prepares the creation of a dataset. `None`: the native file takes it unchanged.
     pub fn prepare_dataset(
         &self,
         datatype: Id,
@@ -30,7 +30,7 @@ impl Session {
             .transpose()
     }
 
-    /// A dataset was made. Returns the logged dataset that it is.
+    /// Registers a new dataset. Returns the logged dataset, if it is one.
     pub fn dataset_made(
         &self,
         below: &Below,
@@ -40,16 +40,16 @@ impl Session {
             .map_or(Ok(None), |log| log.datasets().made(below, new))
     }
 
-    /// The logged dataset that an object is. `None` for one whose elements are in the native file.
+    /// The logged dataset behind an object. `None` if its elements are in the native file.
     pub fn dataset(&self, below: &Below) -> Result<Option<Arc<Dataset>>, Fault> {
         self.log()
             .map_or(Ok(None), |log| log.datasets().find(below))
     }
 
-    /// Logged datasets are read: all that one call names.
+    /// Reads all logged datasets of one call.
     pub fn read(&self, transfers: &[Transfer<'_, *mut c_void>]) -> Result<Status, Fault> {
         let log = self.records()?;
-        // All ranks of several nodes make a collective call, so they can tell each other what they have written.
+        // If ranks run on several nodes, a collective call lets them flush first, and so see each other's elements.
         if let Some(Transfer { below, dxpl, .. }) = transfers.first()
             && !log.sees_all()
             && !log.is_default_transfer(*dxpl)
@@ -65,7 +65,7 @@ impl Session {
         Ok(SUCCESS)
     }
 
-    /// Logged datasets are written: all that one call names.
+    /// Writes all logged datasets of one call.
     pub fn write(&self, transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, Fault> {
         let log = self.records()?;
         let is_collective = transfers
@@ -99,7 +99,7 @@ impl Session {
         Ok(log.ok_or_else(|| format!("{}: a dataset that is not logged", self.path.display()))?)
     }
 
-    /// Fails where the native file would take elements that are not logged, and each rank has one of its own.
+    /// Fails if the native file would take elements, and each rank has its own native file.
     pub fn check_unlogged_write(&self, below: &Below) -> Result<(), Fault> {
         let is_parallel = self.log().is_some_and(Log::is_parallel);
         if !is_parallel || !has_extent(below) {
@@ -122,7 +122,7 @@ impl Session {
         self.records()?.questions().get(below, dataset, args)
     }
 
-    /// `H5Dset_extent`, `H5Drefresh` of a logged dataset. `H5Dflush` is [`Session::flush`].
+    /// `H5Dset_extent` and `H5Drefresh` of a logged dataset. `H5Dflush` is [`Session::flush`].
     pub fn dataset_specific(
         &self,
         below: &Below,
@@ -135,12 +135,12 @@ impl Session {
         self.check_writable()?;
         self.begin_call(Call::Collective);
         self.touch();
-        // SAFETY: the part of this operation, with a number for each dimension.
+        // SAFETY: the operation selects this part of the union, and it has a number for each dimension.
         let dims = unsafe { slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len()) };
         let extent = self.records()?.prepare_extent(dataset, dims);
         let extent = extent.map_err(|e| self.about(below, e))?;
         let can_have = dataset.can_have(dims);
-        // SAFETY: these are the arguments of the library.
+        // SAFETY: the arguments come from the library.
         let set = |f: &Functions, under, vol| unsafe {
             (f.H5VLdataset_specific)(under, vol, args, 0, std::ptr::null_mut())
         };
@@ -155,7 +155,7 @@ impl Session {
         Ok(Some(status))
     }
 
-    /// Operations on a logged dataset that only the native connector has: of chunks, above all.
+    /// Operations of the native connector on a logged dataset, mostly on chunks.
     pub fn dataset_optional(
         &self,
         below: &Below,

@@ -7,17 +7,17 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr;
 
-/// An open descriptor of the log file, at a place that a program may keep while the log is open. It is for reading: only
-/// the connector knows where to write.
+/// An open descriptor of the log file. Its address stays valid while the log is open. It is read-only: only the connector knows
+/// where to write.
 #[derive(Debug)]
 pub struct Descriptor {
     number: c_int,
-    /// Closes it.
+    /// Open as long as this structure.
     _file: File,
 }
 
 impl Descriptor {
-    /// One of the file at a path.
+    /// Opens the file at a path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         Ok(Descriptor {
@@ -26,7 +26,7 @@ impl Descriptor {
         })
     }
 
-    /// The place of its number.
+    /// The address of the descriptor.
     pub fn place(&self) -> *const c_void {
         ptr::from_ref(&self.number).cast()
     }

@@ -1,5 +1,5 @@
-//! The hooks for files: what a log that is written answers, since its metadata image is no file of the program, and which access
-//! property list a program gets.
+//! Hooks for files. A log that this process writes answers itself, since its metadata image is not the program's file. Every
+//! log returns the program's own access property list.
 
 use std::ffi::{c_int, c_void};
 use std::fs;
@@ -17,7 +17,7 @@ use crate::below::Below;
 use crate::below::info::Info;
 use h5logfs_common::fault::Fault;
 
-/// Numbers of `H5VLnative.h`.
+/// Operation numbers of `H5VLnative.h`.
 mod operation {
     pub const SIZE: super::c_int = 8;
     pub const DESCRIPTOR: super::c_int = super::DescriptorAsked::OPERATION;
@@ -32,13 +32,13 @@ impl Session {
         match (args.operation, &self.kind) {
             (FileGet::ACCESS, Kind::Linked { .. }) => self.linked_access_list(file, args).map(Some),
             (FileGet::ACCESS, _) => self.access_list(&file.info, args).map(Some),
-            // SAFETY: the part of this operation.
+            // SAFETY: the operation selects this part of the union.
             (FileGet::NAME, Kind::Written(_)) => {
                 let asked = unsafe { args.arguments.name };
                 Ok(Some(give_name(&self.path, &asked)))
             }
             (FileGet::INTENT, _) if self.is_followed.load(Ordering::Relaxed) => {
-                // SAFETY: the part of this operation.
+                // SAFETY: the operation selects this part of the union.
                 unsafe { *args.arguments.intent = access::WRITE | access::SWMR_WRITE };
                 Ok(Some(SUCCESS))
             }
@@ -46,8 +46,8 @@ impl Session {
         }
     }
 
-    /// Gives the access property list of the program, not the one with the file driver in it.
-    /// That says how the file is closed, also where the program has left this to the driver.
+    /// Returns the program's access property list rather than the one with the file driver. Its close degree is the effective
+    /// one, even if the program left it to the driver.
     fn access_list(&self, info: &Info, args: &mut FileGet) -> Result<Status, Fault> {
         let copy = self.access.duplicate();
         let copy = copy.ok_or("the file access property list cannot be copied")?;
@@ -57,16 +57,16 @@ impl Session {
         Ok(SUCCESS)
     }
 
-    /// Operations on files that only the native connector has. `None`: the native file answers.
+    /// Operations of the native connector on a file. `None`: the native file answers.
     ///
     /// # Safety
     ///
-    /// The arguments are those of the operation.
+    /// The arguments belong to the operation.
     pub unsafe fn file_optional(&self, args: &Optional) -> Result<Option<Status>, Fault> {
         if self.log().is_none() {
             return Ok(None);
         }
-        // SAFETY (all blocks here): the caller says so; the library gives places for answers.
+        // SAFETY (all blocks here): guaranteed by the caller; the library gives places for the answers.
         match args.operation {
             operation::SIZE => unsafe {
                 let place = *args.arguments.cast::<*mut Size>();
@@ -88,7 +88,7 @@ impl Session {
                 let is_wanted = unsafe { *args.arguments.cast::<u8>() } != 0;
                 if is_wanted {
                     return Err(format!(
-                        "{}: a log is not atomic in the sense of MPI: what a rank has written is seen by others after a flush",
+                        "{}: a log has no atomic mode of MPI: other ranks see elements after a flush",
                         self.path.display()
                     ).into());
                 }
@@ -98,17 +98,17 @@ impl Session {
         Ok(Some(SUCCESS))
     }
 
-    /// Bytes of the log file, as it was last flushed.
+    /// The size of the log file after the last flush, in bytes.
     fn size(&self) -> Result<u64, Fault> {
         let found = fs::metadata(&self.path).map_err(|e| self.about_file(&e))?;
         Ok(found.len())
     }
 
-    /// The place with the number of a descriptor.
+    /// The address of a descriptor.
     fn descriptor(&self) -> Result<*const c_void, Fault> {
         if self.descriptor.get().is_none() {
             let opened = Descriptor::open(&self.path).map_err(|e| self.about_file(&e))?;
-            // Another thread may have been faster.
+            // Another thread may have set one in between; the first one counts.
             let _ = self.descriptor.set(opened);
         }
         Ok(self.descriptor.get().ok_or("no descriptor")?.place())
@@ -119,10 +119,10 @@ impl Session {
     }
 }
 
-/// Puts the path of a log where a program asks for the name of its file.
+/// Stores the path of a log where a program asks for the name of its file.
 fn give_name(path: &Path, asked: &FileName) -> Status {
     let bytes = path.as_os_str().as_bytes();
-    // SAFETY: the library gives a place for the length, and room for `size` bytes or none.
+    // SAFETY: the library gives a place for the length, and room for `size` bytes or null.
     unsafe {
         if !asked.length.is_null() {
             *asked.length = bytes.len();

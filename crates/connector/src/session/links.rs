@@ -1,5 +1,5 @@
-//! Files that the links of a log lead to: another log that this process has open, or a file that libhdf5 opens by the
-//! driver of the log that the link is in.
+//! Files behind the links of a log: another log that this process has open, or a file that libhdf5 opens with the driver of the
+//! file that contains the link.
 
 use std::ffi::{CStr, CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -25,16 +25,16 @@ use crate::below::opened::Opened;
 use crate::below::questions::place_of;
 use h5logfs_common::fault::Fault;
 
-/// Where a path starts.
+/// The start of a path.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// The object.
     pub below: &'a Below,
-    /// The session of its file.
+    /// The session of the object's file.
     pub session: &'a Session,
-    /// Its kind.
+    /// The kind of the object.
     pub kind: c_int,
-    /// The link access property list with which the path is followed.
+    /// The link access property list for the path.
     pub links: Id,
 }
 
@@ -52,7 +52,7 @@ impl Start<'_> {
         }
     }
 
-    /// Whether there is a link at a path, in a group that is there.
+    /// Whether there is a link at a path. `false` if its group does not exist.
     fn has_link(&self, path: &CStr) -> bool {
         let location = self.location(path);
         let mut exists = false;
@@ -62,7 +62,7 @@ impl Start<'_> {
                 exists: &mut exists,
             },
         };
-        // SAFETY: the object is open, and the path a C string.
+        // SAFETY: the object is open, and the path is a C string.
         let status = self.with_links(|below| {
             below.quietly(|f, under, vol| unsafe {
                 (f.H5VLlink_specific)(under, &location, vol, &mut args, 0, ptr::null_mut())
@@ -71,7 +71,7 @@ impl Start<'_> {
         status >= 0 && exists
     }
 
-    /// The object of the connector below at a path. `None` if there is none.
+    /// Opens the object at a path. `None` if there is none.
     fn open(&self, path: &CStr) -> Option<Opened> {
         let location = self.location(path);
         self.with_links(|below| Opened::at(below, &location))
@@ -82,8 +82,8 @@ impl Start<'_> {
         session.with_links(&below.info, self.links, || call(below))
     }
 
-    /// The session of the file in which a path ends that starts here, where that is another one. Groups at its end may not
-    /// be made yet.
+    /// The session of the file in which a path ends, if it is not the file of the start. Groups at the end of the path may not
+    /// exist yet.
     pub fn session_at(&self, path: &[u8]) -> Result<Option<Arc<Session>>, Fault> {
         let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };
         let names = path.split(|byte| *byte == b'/');
@@ -106,7 +106,7 @@ impl Start<'_> {
 }
 
 impl Session {
-    /// The session of the file that an object lies in, where it is another one than this: an external link led to it.
+    /// The session of an object's file, if an external link led to another file than this one.
     pub fn elsewhere(
         &self,
         object: &Below,
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// The session of a file that a link has led to.
+    /// The session of a file that a link led to.
     fn linked(&self, object: &Below, object_type: c_int, number: u64) -> Result<Arc<Self>, Fault> {
         let path = path_of_file(object, object_type)?;
         let access = self.access.duplicate();
@@ -141,7 +141,7 @@ impl Session {
         )))
     }
 
-    /// Whether libhdf5 has the native file open for writing, and so each file that a link of it leads to.
+    /// Whether libhdf5 has the native file open for writing. It then opens files behind its links for writing, too.
     fn is_open_for_writing(&self) -> bool {
         match self.kind {
             Kind::Read { .. } => false,
@@ -150,9 +150,9 @@ impl Session {
         }
     }
 
-    /// Fails where nothing can be written to the file. It is a log that another process writes, from which this one was forked.
-    /// Or it is a log that a link led to: libhdf5 has it open for writing, since the file with the link is, and does not hear
-    /// that what it writes is lost.
+    /// Fails if the file cannot be written. There are two cases. The log may belong to a process from which this one was forked.
+    /// Or a link led to a closed log: libhdf5 has that open for writing, like the file with the link, and would not hear that
+    /// what it writes is lost.
     pub fn check_writable(&self) -> Result<(), Fault> {
         self.check_process()?;
         let is_linked = matches!(
@@ -166,21 +166,21 @@ impl Session {
             return Ok(());
         }
         Err(format!(
-            "{}: this is a log that a link of another file leads to, and is only read there: open it by itself to write to it",
+            "{}: a link of another file leads to this log, which is only read there: open the log by itself to write to it",
             self.path.display()
         ).into())
     }
 
-    /// Gives the access property list of a file that a link led to, in which the driver is that of the program.
+    /// Returns the access property list of a file that a link led to, with the program's own driver.
     pub fn linked_access_list(&self, file: &Below, args: &mut FileGet) -> Result<Status, Fault> {
-        // SAFETY: the file is open, and the arguments are those of the operation.
+        // SAFETY: the file is open, and the arguments belong to the operation.
         let status = file.quietly(|f, under, vol| unsafe {
             (f.H5VLfile_get)(under, vol, args, 0, ptr::null_mut())
         });
         if status < 0 {
             return Ok(status);
         }
-        // SAFETY: the part of this operation, which has succeeded.
+        // SAFETY: the operation has succeeded, and it selects this part of the union.
         let list = PropertyList::own(&file.info.library, unsafe { args.arguments.access });
         if has_driver_of_ours(&file.info, list.id) {
             self.set_driver_of_program(&file.info, list.id)?;
@@ -192,7 +192,7 @@ impl Session {
     }
 
     fn set_driver_of_program(&self, info: &Info, list: Id) -> Result<(), Fault> {
-        // SAFETY: both lists are of this library, which copies the information of the driver.
+        // SAFETY: both lists belong to this library, which copies the driver's information.
         let status = info.library.nested(|f| unsafe {
             let from = self.access.id;
             (f.H5Pset_driver)(list, (f.H5Pget_driver)(from), (f.H5Pget_driver_info)(from))
@@ -203,15 +203,15 @@ impl Session {
         }
     }
 
-    /// Calls with a link access property list in which the files of links have the driver of this file, as they have where
-    /// the program gives no list for them. The list of the program is changed for the time of the call: a copy would have
-    /// to live as long as the call that libhdf5 is in.
+    /// Runs `call` with a link access property list that opens linked files with the driver of this file, unless the program set
+    /// a list for them. The program's list is changed during the call. A copy would have to outlive the call of libhdf5 that this
+    /// one runs in.
     pub fn with_links<R>(&self, info: &Arc<Info>, lapl: Id, call: impl FnOnce() -> R) -> R {
         if lapl == DEFAULT {
             return call();
         }
         let library = &info.library;
-        // SAFETY: `lapl` is a list of the library, or a special number, for which it has no answer.
+        // SAFETY: `lapl` is a list of the library, or a special number, for which the call fails.
         let given = library.nested(|f| unsafe { (f.H5Pget_elink_fapl)(lapl) });
         if given <= 0 {
             return call();
@@ -223,7 +223,7 @@ impl Session {
         let Some(own) = own else {
             return call();
         };
-        // SAFETY: the lists are of the library, which copies what is set.
+        // SAFETY: the lists belong to the library, which copies the value.
         let set = |list: Id| library.nested(|f| unsafe { (f.H5Pset_elink_fapl)(lapl, list) });
         set(own.id);
         let _given = AtEnd(|| {
@@ -232,13 +232,13 @@ impl Session {
         call()
     }
 
-    /// Sets the driver by which links of this file are followed.
+    /// Sets the driver that follows links of this file.
     fn set_driver(&self, info: &Info, list: Id) -> bool {
         set_driver_for_links(info, list, self.is_open_for_writing()) >= 0
     }
 }
 
-/// Whether a path is that of a log, and of no plain file that this process writes.
+/// Whether a path leads to a log. A plain file that this process writes does not count.
 pub fn is_log(path: &Path) -> bool {
     let is_plain = path.metadata().is_ok_and(|found| is_written(path, &found));
     !is_plain
@@ -248,7 +248,7 @@ pub fn is_log(path: &Path) -> bool {
         )
 }
 
-/// The path of the file that an object lies in.
+/// The path of an object's file.
 fn path_of_file(object: &Below, object_type: c_int) -> Result<PathBuf, Fault> {
     let ask = |name: &mut [u8], length: &mut usize| {
         let mut args = FileGet {
@@ -275,6 +275,6 @@ fn path_of_file(object: &Below, object_type: c_int) -> Result<PathBuf, Fault> {
     }
     match CStr::from_bytes_until_nul(&name) {
         Ok(name) if status >= 0 => Ok(OsStr::from_bytes(name.to_bytes()).into()),
-        _ => Err("the name of the file that a link leads to cannot be had".into()),
+        _ => Err("the name of the file behind a link cannot be read".into()),
     }
 }

@@ -1,40 +1,39 @@
 //! An open log, and the hooks through which calls of HDF5 reach it.
 //!
-//! Each object of a log has a reference to its [`Session`], and a logged dataset one to its
-//! [`Dataset`](crate::log::dataset::Dataset), too. Objects of plain files have neither: their calls go to the connector
-//! below.
+//! Each object of a log holds a reference to its [`Session`]. A logged dataset also holds one to its
+//! [`Dataset`](crate::log::dataset::Dataset). Objects of plain files have neither, and their calls go to the connector below.
 //!
-//! The callbacks (`crates/connector/src/callbacks`) call these hooks. A hook that returns `None` leaves the call to the
-//! connector below, which has the object in a native file: the canonical file of a log that is read, the metadata image of one
-//! that is written. `Some` is the answer of the log, and the connector below does not see the call.
+//! The callbacks (`crates/connector/src/callbacks`) call these hooks. A hook that returns `None` leaves the call to the connector
+//! below. That connector has the object in a native file: the canonical file of a log that is read, or the metadata image of a
+//! log that is written. `Some` is the answer of the log, and the connector below never sees the call.
 //!
 //! | call | hook |
 //! |---|---|
 //! | `H5Fcreate` | [`opening::create`](crate::opening::create) |
 //! | `H5Fopen` | [`opening::open`](crate::opening::open) |
 //! | `H5Fis_accessible`, `H5Fdelete` | [`opening::read`](crate::opening::read) |
-//! | `H5Freopen`: the other handle gets the same session | [`Session::enter`] |
-//! | `H5Fis_same`/`H5F…is_equal`: by the connector below | |
+//! | `H5Freopen` | [`Session::enter`]: the new handle gets the same session |
+//! | `H5Fis_same`/`H5F…is_equal` | none: the connector below answers |
 //! | `H5Fget_name`, `_access_plist`, `_intent`, `_fileno`, … | [`Session::file_get`] |
 //! | `H5Fget_filesize`, `_vfd_handle`, `_file_image`, … | [`Session::file_optional`] |
-//! | a call that changes something begins | [`Session::begin_call`] |
+//! | the start of a call that changes something | [`Session::begin_call`] |
 //! | `H5Fflush`, of any object of the file; `H5Dflush`, `H5Gflush`, `H5Tflush`, `H5Oflush` | [`Session::flush`] |
-//! | a file, or another object, is closed | [`Session::before_leave`], then [`Session::leave`] |
-//! | a dataset is created | [`Session::prepare_dataset`], then [`Session::dataset_made`] |
-//! | a dataset was opened, wrapped, found by `H5Oopen` | [`Session::dataset`] |
+//! | close of a file, or of another object | [`Session::before_leave`], then [`Session::leave`] |
+//! | creation of a dataset | [`Session::prepare_dataset`], then [`Session::dataset_made`] |
+//! | opening of a dataset by any way, and wrapping | [`Session::dataset`] |
 //! | `H5Dread`, `H5Dread_multi` | [`Session::read`] |
 //! | `H5Dwrite`, `H5Dwrite_multi` | [`Session::write`] |
 //! | `H5Dget_space`, `_create_plist`, `_storage_size`, `_space_status`, … | [`Session::dataset_get`] |
 //! | `H5Dset_extent`, `H5Drefresh` | [`Session::dataset_specific`] |
 //! | `H5Dread_chunk`, `H5Dwrite_chunk`, `H5Dget_num_chunks`, `H5Dget_offset`, `H5Dchunk_iter`, … | [`Session::dataset_optional`] |
-//! | a virtual dataset is read or written | [`Virtual`](virtuals::Virtual) |
+//! | read or write of a virtual dataset | [`Virtual`](virtuals::Virtual) |
 //! | `H5Ocopy`, within a file or to another | [`copies`](crate::copies) |
-//! | `H5Ldelete`, `H5Lmove` over a link, `H5Odecr_refcount`: an object may be gone | [`Session::touch`] |
-//! | anything else that changes objects: `H5Gcreate`, `H5Acreate`, `H5Awrite`, `H5Tcommit`, `H5Lcreate_*`, … | [`Session::touch`] |
+//! | `H5Ldelete`, `H5Lmove` over a link, `H5Odecr_refcount`, which may delete an object | [`Session::touch`] |
+//! | other changes of objects: `H5Gcreate`, `H5Acreate`, `H5Awrite`, `H5Tcommit`, `H5Lcreate_*`, … | [`Session::touch`] |
 //!
 //! # Modules
 //!
-//! Each uses only those above it.
+//! Each module uses only modules above it.
 //!
 //! | module | contents |
 //! |---|---|
@@ -75,7 +74,7 @@ use h5logfs_log::log_dir;
 use h5logfs_output::Error;
 use h5logfs_output::automatic::{Call, Cause};
 
-/// Which file a log is, and for which libhdf5.
+/// The identity of a log's file, and its libhdf5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     library: usize,
@@ -84,7 +83,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// That of the file at a path, if there is one.
+    /// The identity of the file at a path, if there is one.
     pub fn of(info: &Info, path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;
         Some(Identity {
@@ -95,21 +94,21 @@ impl Identity {
     }
 }
 
-/// What a session is for.
+/// The three kinds of a session.
 #[derive(Debug)]
 pub enum Kind {
-    /// A log that is read.
+    /// A log that this process reads.
     Read {
-        /// The number that libhdf5 gives to objects of the canonical file, once it is open.
+        /// The number that libhdf5 assigned to objects of the canonical file, once it is open.
         number: OnceLock<u64>,
     },
     /// A log that this process writes.
     Written(Box<Log>),
-    /// A file that a link led to.
+    /// A file behind a link.
     Linked {
-        /// The number that libhdf5 gives to objects of the file.
+        /// The number that libhdf5 assigned to objects of the file.
         number: u64,
-        /// The log that the link is in is written, so libhdf5 has opened the file for writing, too.
+        /// Whether the log with the link is being written. libhdf5 then has the file open for writing, too.
         is_inherited: bool,
     },
 }
@@ -117,41 +116,42 @@ pub enum Kind {
 /// An open log.
 #[derive(Debug)]
 pub struct Session {
-    /// As the program gave it.
+    /// The path, as the program gave it.
     pub path: PathBuf,
-    /// The file that it was when it was opened.
+    /// The identity of the file at the time of its opening.
     pub identity: Identity,
-    /// The file access property list of the program.
+    /// The program's file access property list.
     pub access: Arc<PropertyList>,
-    /// What the session is for.
+    /// The kind of the session.
     pub kind: Kind,
-    /// Objects of the log that are open.
+    /// The number of open objects of the log.
     open: AtomicUsize,
-    /// Those of them that are files.
+    /// The number of open handles of the file among them.
     files: AtomicUsize,
-    /// What the close of the last file means while other objects are open. `None`: the program leaves it to the driver.
+    /// The effect of closing the last file handle while other objects are open. `None`: the program leaves it to the driver.
     close_degree: Option<CloseDegree>,
-    /// libhdf5 finishes the opening of a file of it.
+    /// Whether libhdf5 is finishing the opening of a file.
     is_being_opened: AtomicBool,
     /// Whether an object was changed since [`Session::take_changes`].
     is_changed: AtomicBool,
-    /// The program lets others follow what it writes.
+    /// Whether the program lets readers follow the log (SWMR).
     is_followed: AtomicBool,
-    /// The program has changed of the native file what no image has: the next opening makes a new one.
+    /// Whether the program changed settings of the native file that no image holds. The next opening then makes a new metadata
+    /// image.
     is_special: AtomicBool,
-    /// What a program gets that asks for the descriptor.
+    /// The descriptor for programs that ask for one.
     descriptor: OnceLock<Descriptor>,
 }
 
 impl Session {
-    /// A log that was opened. No object of it is open.
+    /// Makes the session of an opened log. No object of the log is open yet.
     pub fn new(info: &Info, request: &Request<'_>, kind: Kind) -> Result<Self, Fault> {
         let access = PropertyList::copy(&info.library, request.fapl);
         let access = access.ok_or("the file access property list cannot be copied")?;
         Session::with_access(info, request, kind, access.into())
     }
 
-    /// The same with a copy of the file access property list, or one that is equal.
+    /// Makes a session with a copy of the file access property list, or an equal list.
     pub fn with_access(
         info: &Info,
         request: &Request<'_>,
@@ -161,13 +161,13 @@ impl Session {
         let path = request.path();
         let identity = Identity::of(info, path)
             .or_else(|| Identity::of(info, &log_dir::named_by(path)?))
-            .ok_or_else(|| format!("{}: it is not there any more", path.display()))?;
+            .ok_or_else(|| format!("{}: the file does not exist any more", path.display()))?;
         let mut session = Session::of_file(path.to_owned(), identity, access, kind);
         session.close_degree = CloseDegree::of(info, request.fapl);
         Ok(session)
     }
 
-    /// One of a file of which nothing more is known.
+    /// Makes a session of a file.
     fn of_file(path: PathBuf, identity: Identity, access: Arc<PropertyList>, kind: Kind) -> Self {
         Session {
             path,
@@ -185,7 +185,7 @@ impl Session {
         }
     }
 
-    /// The log, where this process writes it.
+    /// The log, if this process writes it.
     pub fn log(&self) -> Option<&Log> {
         match &self.kind {
             Kind::Written(log) => Some(log),
@@ -193,7 +193,7 @@ impl Session {
         }
     }
 
-    /// The number that libhdf5 gives to objects of the native file, as far as it is known.
+    /// The number that libhdf5 assigned to objects of the native file, if known.
     fn number(&self) -> Option<u64> {
         match &self.kind {
             Kind::Read { number } => number.get().copied(),
@@ -202,13 +202,13 @@ impl Session {
         }
     }
 
-    /// Whether its files are open. Another file may have the number of one that was closed and deleted, while the program
-    /// still has objects of that one.
+    /// Whether the files of the log are open. A program may still have objects of a file that was closed and deleted, and another
+    /// file may have its number by now.
     fn is_open(&self) -> bool {
         self.log().is_none_or(Log::is_open)
     }
 
-    /// One more object of the log is open. Returns whether it keeps the log open.
+    /// Counts one more open object. Returns whether it keeps the log open.
     pub fn enter(&self) -> bool {
         let counts = !self.is_being_opened.load(Ordering::Relaxed);
         if counts {
@@ -217,21 +217,24 @@ impl Session {
         counts
     }
 
-    /// One more handle of the file is open.
+    /// Counts one more open handle of the file.
     pub fn enter_file(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets the native file have an object of ours for itself, which lives as long as the file.
+    /// Runs the end of an opening. Within it, the native file takes an object of this connector for itself, and keeps it as long
+    /// as the file.
     pub fn finish_opening<R>(&self, finish: impl FnOnce() -> R) -> R {
         self.is_being_opened.store(true, Ordering::Relaxed);
         let _opened = AtEnd(|| self.is_being_opened.store(false, Ordering::Relaxed));
         finish()
     }
 
-    /// An object is about to be closed: a file, which was flushed just now, or another one. The log is closed with the last
-    /// one, while all that libhdf5 knows is still there, and with the last file where the program wants that. If that fails,
-    /// the object stays open, and the next close of it succeeds: the log is closed once.
+    /// Prepares the close of an object. `file`: the object is a file handle, flushed just now.
+    ///
+    /// The last object closes the log, while libhdf5 still knows all objects. The last file handle does so, too, if the program's
+    /// close degree demands it. If closing the log fails, the object stays open. Its next close succeeds, since a log is closed
+    /// once.
     pub fn before_leave(&self, file: Option<&Below>) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
@@ -271,12 +274,12 @@ impl Session {
         closed
     }
 
-    /// The program changes of the native file what no image has: how its cache works, what is mounted on it.
+    /// Records that the program changed settings of the native file that no image holds: its cache, or files mounted on it.
     pub fn set_special(&self) {
         self.is_special.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a file access property list, which names the same driver, means the close that the log was opened with.
+    /// Whether a file access property list demands the same close degree as the log's. Both name the same driver.
     pub fn is_closed_as(&self, info: &Info, fapl: Id) -> bool {
         let by_driver = CloseDegree::of_driver(info, fapl);
         CloseDegree::of(info, fapl).unwrap_or(by_driver) == self.degree(info)
@@ -292,8 +295,8 @@ impl Session {
         format!("{path}: can't close file, there are objects still open (H5F_CLOSE_SEMI)").into()
     }
 
-    /// An object was closed. The log is closed with the last one, where [`Session::before_leave`] was not told of it:
-    /// libhdf5 gives a wrapped object up without a close.
+    /// Counts a closed object. The last one closes the log, if [`Session::before_leave`] was not called for it: libhdf5 frees
+    /// wrapped objects without a close.
     pub fn leave(&self, is_file: bool) -> Result<(), Fault> {
         if is_file {
             self.files.fetch_sub(1, Ordering::AcqRel);
@@ -311,17 +314,17 @@ impl Session {
         }
     }
 
-    /// An object of the log may have been changed.
+    /// Records that an object of the log may have changed.
     pub fn touch(&self) {
         self.is_changed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Session::touch`] was called since the last time.
+    /// Whether [`Session::touch`] was called since the last call of this function.
     fn take_changes(&self) -> bool {
         self.is_changed.swap(false, Ordering::Relaxed)
     }
 
-    /// What may be left to flush.
+    /// Changes that may be left to flush.
     fn left(&self) -> Left {
         if self.take_changes() {
             Left::Changes
@@ -330,9 +333,8 @@ impl Session {
         }
     }
 
-    /// A call begins that changes the log, before it changes anything. Flushes where that is due, so that whatever the
-    /// program does, not more than some seconds are lost. If that fails, the call goes on: the reason is on the error stack,
-    /// and the next flush tries again.
+    /// Begins a call that changes the log. Flushes first if that is due, so that a crash of the program loses some seconds at
+    /// most. A failure does not stop the call: the reason goes on the error stack, and the next flush tries again.
     pub fn begin_call(&self, call: Call) {
         let Some(log) = self.log().filter(|log| log.is_automatic()) else {
             return;
@@ -340,22 +342,22 @@ impl Session {
         self.warn_of_flush(log, log.flush_if_due(call, &self.is_changed));
     }
 
-    /// Tells why a flush has failed that the program did not ask for.
+    /// Reports the failure of an automatic flush.
     fn warn_of_flush(&self, log: &Log, flushed: Result<(), Fault>) {
         if let Err(reason) = flushed {
             log.warn(&format!(
-                "{reason}. No flush was asked for: the call goes on, and a later one flushes"
+                "{reason}. This automatic flush failed, but the call goes on, and the next flush tries again"
             ));
         }
     }
 
-    /// The file, or an object of it, is flushed. The connector below flushes its own before.
+    /// Flushes the log, after the connector below has flushed its own object.
     pub fn flush(&self) -> Result<(), Fault> {
         self.flush_for(Cause::Asked)
     }
 
-    /// The same before the file is closed. A program may repeat a close that has failed when the log was closed already: then
-    /// nothing is left to flush. Nor has a process that was forked from the one that writes the log.
+    /// Flushes the log before the file is closed. Does nothing if the log is closed already, since a program may repeat a failed
+    /// close, and nothing in a process forked from the writer.
     pub fn flush_to_close(&self) -> Result<(), Fault> {
         if self.is_forked() || self.log().is_some_and(Log::is_closed) {
             return Ok(());
@@ -363,13 +365,13 @@ impl Session {
         self.flush()
     }
 
-    /// Whether this process was forked from the one that writes the log. Such a process changes nothing of it, and its close is one
-    /// of memory alone.
+    /// Whether this process was forked from the writer of the log. Such a process must not change the log, and its close affects
+    /// memory alone.
     fn is_forked(&self) -> bool {
         self.log().is_some_and(|log| !log.process().is_this())
     }
 
-    /// Fails in a process that was [forked](Self::is_forked).
+    /// Fails in a [forked](Self::is_forked) process.
     fn check_process(&self) -> Result<(), Fault> {
         match self.log() {
             Some(log) if !log.process().is_this() => Err(Error::Forked {
@@ -394,7 +396,8 @@ impl Session {
         flushed
     }
 
-    /// Flushes what others cannot see. Ranks cannot do that by themselves.
+    /// Flushes elements that others cannot see yet. With several ranks it fails instead if there are any, since a flush is
+    /// collective.
     fn settle(&self) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
@@ -412,7 +415,7 @@ impl Session {
         Ok(())
     }
 
-    /// A fault of a dataset of this file.
+    /// Makes a fault that names a dataset of this file.
     fn about(&self, dataset: &Below, fault: impl Into<Fault>) -> Fault {
         let fault = fault
             .into()
@@ -426,14 +429,14 @@ impl Session {
 enum CloseDegree {
     /// The log is closed with its last object.
     Weak = 1,
-    /// A file cannot be closed while objects are open that were opened through it.
+    /// A file handle cannot be closed while objects opened through it are open.
     Semi,
-    /// The log is closed with its last file, and so are its other objects.
+    /// The last file handle closes the log and all its other objects.
     Strong,
 }
 
 impl CloseDegree {
-    /// What HDF5 takes where a list leaves it to the driver.
+    /// The degree that HDF5 uses if a list leaves it to the driver.
     fn of_driver(info: &Info, fapl: Id) -> Self {
         if is_parallel_driver(info, fapl) {
             CloseDegree::Semi
@@ -442,10 +445,10 @@ impl CloseDegree {
         }
     }
 
-    /// What a file access property list says. `None` for `H5F_CLOSE_DEFAULT`.
+    /// The degree in a file access property list. `None` for `H5F_CLOSE_DEFAULT`.
     fn of(info: &Info, fapl: Id) -> Option<Self> {
         let mut degree = 0;
-        // SAFETY: there is room for the answer; the list is the program's.
+        // SAFETY: the place for the answer is valid, and the list is the program's.
         let status = info
             .library
             .nested(|f| unsafe { (f.H5Pget_fclose_degree)(fapl, &mut degree) });

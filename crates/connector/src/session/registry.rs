@@ -1,4 +1,4 @@
-//! The logs that this process has open. Each libhdf5 finds its own alone.
+//! The logs that this process has open. Each libhdf5 finds only its own.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,18 +10,18 @@ use crate::below::info::Info;
 use crate::log::Log;
 use h5logfs_common::fault::Fault;
 
-/// A session is looked at only by its own library: its end calls that.
+/// Open logs. Only its own library may use a session, because the end of a session calls that library.
 type Open = Vec<(Identity, Weak<Session>)>;
 
-/// Nothing is called with the lock held: the last reference to a session may go in any call, and its end calls libhdf5.
+/// Nothing is called with the lock held: any call may drop the last reference to a session, whose end calls libhdf5.
 static OPEN: Mutex<Open> = Mutex::new(Vec::new());
 
-/// Adds a log that was opened.
+/// Adds an opened log.
 pub fn add(session: &Arc<Session>) -> Result<(), Fault> {
     with(|open| open.push((session.identity, Arc::downgrade(session))))
 }
 
-/// The logs that a libhdf5 has open at a path, also by another name.
+/// The logs that a libhdf5 has open at a path, even under another name.
 pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, Fault> {
     let Some(identity) = Identity::of(info, path) else {
         return Ok(Vec::new());
@@ -31,11 +31,11 @@ pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, Fault> {
     Ok(found)
 }
 
-/// The log that a library writes whose native file has a number.
+/// The log that a library writes, by the number of its native file.
 pub fn find_number(library: usize, number: u64) -> Result<Option<Arc<Session>>, Fault> {
     let mut own = find(|other| other.library == library)?.into_iter();
     Ok(own.find(|session| {
-        // The metadata image of one that was closed may be that of one that is open now.
+        // The metadata image of a closed log may now serve an open one, under the same number.
         let log = session.log().filter(|log| log.is_open());
         log.is_some_and(|log| log.number() == number)
     }))

@@ -1,5 +1,7 @@
-//! Virtual datasets, while this process writes logs: their sources may be logged datasets, whose elements no native file
-//! has. The logs are flushed, and the dataset is read from the file as it then is, with new views of all logs.
+//! Virtual datasets, while this process writes logs.
+//!
+//! A source of a virtual dataset may be a logged dataset, whose elements no native file holds. So the logs are flushed, and the
+//! virtual dataset is read from its file as flushed, with new views of all logs.
 
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::fs;
@@ -27,28 +29,28 @@ use h5logfs_common::fault::Fault;
 /// `H5D_VIRTUAL`.
 const VIRTUAL: c_int = 3;
 
-/// What is known of a dataset whose elements are not logged: it may be a virtual one.
+/// A dataset whose elements are not logged, and that may be virtual.
 #[derive(Debug, Default)]
 pub struct Virtual {
-    /// Whether it is one; `None` within if it does not say.
+    /// Whether the dataset is virtual, once asked. The inner value is `None` if its creation property list cannot be read.
     is_virtual: OnceLock<Option<bool>>,
-    /// The same dataset as it was flushed last. libhdf5 is not called with the lock held.
+    /// The dataset as of the last flush. The lock is never held during a call of libhdf5.
     fresh: Mutex<Option<Arc<Fresh>>>,
 }
 
-/// A dataset, in a file that was opened anew for it.
+/// A dataset in a file that was opened anew for it.
 #[derive(Debug)]
 struct Fresh {
     info: Arc<Info>,
     file: Id,
     dataset: Id,
-    /// What was written when it was opened.
+    /// The version of this process's logs at the opening.
     version: u64,
 }
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // SAFETY: both are ours, and closed once.
+        // SAFETY: this structure opened both, and closes them once.
         self.info.library.nested(|f| unsafe {
             (f.H5Dclose)(self.dataset);
             (f.H5Fclose)(self.file);
@@ -57,7 +59,7 @@ impl Drop for Fresh {
 }
 
 impl Virtual {
-    /// Whether a dataset is a virtual one, while its library writes logs.
+    /// Whether a dataset is virtual, and its library writes logs.
     pub fn is_wanted(&self, below: &Below) -> Result<bool, Fault> {
         Ok(!registry::written(below.info.library_number())?.is_empty() && self.is_virtual(below))
     }
@@ -65,22 +67,22 @@ impl Virtual {
     fn is_virtual(&self, below: &Below) -> bool {
         let known = self.is_virtual.get().copied();
         let is_virtual = known.unwrap_or_else(|| {
-            // Its fill value is converted for that, and the call that we are in may have a list of its own for conversions.
+            // The query converts the fill value, and the present call may have its own settings for conversions.
             let list = apart(below.library(), || list_of(below, DatasetGet::CREATION));
             let found = list.map(|list| {
-                // SAFETY: the list is ours.
+                // SAFETY: the list is open.
                 let layout = |f: &Functions| unsafe { (f.H5Pget_layout)(list.id) };
                 below.library().nested(layout) == VIRTUAL
             });
-            // Another thread may have been faster.
+            // Another thread may have set the answer in between; the first one counts.
             *self.is_virtual.get_or_init(|| found)
         });
         is_virtual.unwrap_or(false)
     }
 
-    /// Calls with a virtual dataset of a session's file as it is now.
+    /// Runs `call` with the present state of a virtual dataset in a session's file.
     ///
-    /// A conversion of elements may run functions of the program, which may read this dataset, too. So nothing is locked.
+    /// A conversion of elements may run functions of the program, which may read this dataset, too. So no lock is held.
     pub fn with<R>(
         &self,
         session: &Session,
@@ -94,7 +96,7 @@ impl Virtual {
         Ok(fresh.info.library.nested(|f| call(f, fresh.dataset)))
     }
 
-    /// The dataset as it is flushed now: the one that is kept, or a new one, which is kept then.
+    /// The dataset as of the last flush: the kept one, or a new one, which is kept from now on.
     fn fresh(&self, session: &Session, below: &Below) -> Result<Arc<Fresh>, Fault> {
         for session in registry::written(below.info.library_number())? {
             session.settle()?;
@@ -105,7 +107,7 @@ impl Virtual {
             return Ok(kept);
         }
         let earlier = self.fresh.lock().take();
-        // It is closed before the file is opened once more.
+        // The earlier file is closed before it is opened once more.
         drop(earlier);
         let fresh = Arc::new(Fresh::open(session, below, version)?);
         let other = self.fresh.lock().replace(Arc::clone(&fresh));
@@ -113,13 +115,13 @@ impl Virtual {
         Ok(fresh)
     }
 
-    /// Fails for a virtual dataset whose elements would be written to logs.
+    /// Fails for a virtual dataset with sources in logs.
     pub fn check_write(&self, session: &Session, below: &Below) -> Result<(), Fault> {
         if !self.is_wanted(below)? {
             return Ok(());
         }
         let list = list_of(below, DatasetGet::CREATION);
-        let list = list.ok_or("its creation property list cannot be had")?;
+        let list = list.ok_or("its creation property list cannot be read")?;
         let sources = sources(&below.info, list.id);
         let dir = session.path.parent().unwrap_or(Path::new(""));
         let is_plain = |source: &Option<String>| {
@@ -134,14 +136,14 @@ impl Virtual {
             return Ok(());
         }
         Err(format!(
-            "{}: virtual dataset {}: the datasets that it is made of lie in logs: write to these",
+            "{}: virtual dataset {}: the source datasets lie in logs: write to these",
             session.path.display(),
             name_of(below)
         )
         .into())
     }
 
-    /// `H5Dget_*`: the extent, which that of its sources may change. `None`: the native file answers.
+    /// `H5Dget_*`: the extent, which depends on the extents of the sources. `None`: the native file answers.
     pub fn get(
         &self,
         session: &Session,
@@ -168,16 +170,16 @@ impl Fresh {
         let info = below.info.native()?;
         let path = path_of(below)?;
         let dapl = list_of(below, DatasetGet::ACCESS);
-        let dapl = dapl.ok_or("its access property list cannot be had")?;
+        let dapl = dapl.ok_or("its access property list cannot be read")?;
         let file = open_again(&info, session)?;
-        // SAFETY: the file is ours, the list of the library, and the path a C string.
+        // SAFETY: the file is open, the list belongs to the library, and the path is a C string.
         let dataset = info.library.nested(|f| unsafe {
             let dataset = (f.H5Dopen2)(file, path.as_ptr(), dapl.id);
             if dataset < 0 {
                 (f.H5Fclose)(file);
                 return dataset;
             }
-            // libhdf5 finds out the extent where it is asked for it. A read takes the one that it knows.
+            // libhdf5 finds out the extent only when asked for it; a read uses the extent known so far.
             let space = (f.H5Dget_space)(dataset);
             (f.H5Sclose)(space);
             dataset
@@ -194,7 +196,7 @@ impl Fresh {
     }
 }
 
-/// Opens the file of a session once more, for reading. Its objects are none of ours.
+/// Opens the file of a session once more, for reading. Its objects do not belong to this connector.
 fn open_again(info: &Arc<Info>, session: &Session) -> Result<Id, Fault> {
     /// `H5F_ACC_RDONLY`.
     const READ_ONLY: c_uint = 0;
@@ -204,8 +206,8 @@ fn open_again(info: &Arc<Info>, session: &Session) -> Result<Id, Fault> {
         if set_driver(info, list, FRESH_DRIVER, h5logfs_file_driver::fresh_class()) < 0 {
             return Err("the file driver cannot be registered".into());
         }
-        // SAFETY: the list is of this library, and the name is a C string. A function for connectors opens no files
-        // within a call for an object.
+        // SAFETY: the list belongs to this library, and the name is a C string. This needs `H5Fopen`: within a call for an
+        // object, no function for connectors opens a file.
         let file = info
             .library
             .nested(|f| unsafe { (f.H5Fopen)(name.as_ptr(), READ_ONLY, list) });
@@ -216,19 +218,19 @@ fn open_again(info: &Arc<Info>, session: &Session) -> Result<Id, Fault> {
     })
 }
 
-/// The files of the mappings of a virtual dataset. `None` for one that is not told.
+/// The file names in the mappings of a virtual dataset. `None` for a name that libhdf5 does not give.
 fn sources(info: &Info, dcpl: Id) -> Vec<Option<String>> {
-    /// Longer paths are none.
+    /// The longest path with a zero byte.
     const ROOM: usize = 4096;
     let mut number = 0;
     info.library.nested(|f| {
-        // SAFETY: the list is ours, and there is room for the answers.
+        // SAFETY: the list is open, and the places for the answers are valid.
         if unsafe { (f.H5Pget_virtual_count)(dcpl, &mut number) } < 0 {
             return vec![None];
         }
         let source = |n| {
             let mut name = [0u8; ROOM];
-            // SAFETY: see above.
+            // SAFETY: as above.
             let length: isize =
                 unsafe { (f.H5Pget_virtual_filename)(dcpl, n, name.as_mut_ptr().cast(), ROOM) };
             let is_whole = usize::try_from(length).is_ok_and(|length| (1..ROOM).contains(&length));

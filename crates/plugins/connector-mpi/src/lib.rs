@@ -1,4 +1,4 @@
-//! The VOL connector as libhdf5 loads it in programs with parallel HDF5: its two entry points.
+//! The entry points of the VOL connector for programs with parallel HDF5.
 
 #![warn(missing_docs)]
 
@@ -38,7 +38,8 @@ h5logfs_host::functions! {
     }
 }
 
-/// The ranks of the communicator in a file access property list. `None` if it has none, or if MPI is not running.
+/// The ranks of the communicator in a file access property list. `None` if the list has no communicator, or if MPI is not
+/// running.
 fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, Fault> {
     let Some(Parallel {
         H5Pget_fapl_mpio: get,

@@ -1,4 +1,4 @@
-//! The VOL connector as libhdf5 loads it in serial programs: its two entry points.
+//! The entry points of the VOL connector for serial programs.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! The file driver as libhdf5 loads it: its two entry points.
+//! The entry points of the file driver.
 
 #![warn(missing_docs)]
 
