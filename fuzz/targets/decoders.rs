@@ -3,7 +3,7 @@
 use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::classic::StubDataset;
 use h5logfs_log::logvol::LogDataset;
-use h5logfs_log::netcdf::{Log, Variable, channels};
+use h5logfs_log::netcdf::{ProcessLog, Variable, channels};
 use h5logfs_log::numbers::NumberType;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_file::SourceFile;
@@ -229,7 +229,7 @@ pub fn netcdf_log(bytes: &[u8]) {
         version,
         record_size,
         variables,
-        logs: vec![Log {
+        logs: vec![ProcessLog {
             metadata: 1,
             data: Some(2),
             generation: 0,

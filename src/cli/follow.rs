@@ -15,7 +15,7 @@ use super::output::Output;
 use super::report;
 use super::unclosed::job_state;
 use super::{LogScanner, Scanned, ViewArgs};
-use h5logfs_catalog::changes::{Changes, Found, Plain};
+use h5logfs_catalog::changes::{Changes, FollowedState, Plain};
 use h5logfs_common::error::Error;
 use h5logfs_log::journal::{JobState, ShownFlush};
 use h5logfs_log::snapshot::{Dataset, Snapshot};
@@ -260,7 +260,7 @@ impl<W: Write> Follower<'_, W> {
                 None => return Err(error),
             },
         };
-        let found = Found::of(&newest.snapshot, newest.files()?);
+        let found = FollowedState::of(&newest.snapshot, newest.files()?);
         self.changes.learn(&found);
         let now = Reported::of(&newest.snapshot);
         self.report_other(&now)?;

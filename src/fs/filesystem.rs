@@ -28,7 +28,7 @@ use super::passthrough::Passthrough;
 use super::pruner;
 use super::reply::{Page, TTL, file_attr, fill, fill_with_attributes, lifetime, reply_bytes};
 use super::scheduler::{Rules, Scheduler};
-use super::service::{Found, PageCache, Service};
+use super::service::{NamedInode, PageCache, Service};
 use super::watch::Watch;
 
 /// Number of background requests, such as read-ahead, that the kernel may have pending. All users share it, and beyond it the
@@ -123,9 +123,9 @@ impl Filesystem for LogFilesystem {
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let search = self.service.inodes().search(parent.0);
-        let answer = |found: Result<Found, Errno>| {
+        let answer = |found: Result<NamedInode, Errno>| {
             match found {
-                Ok(Found {
+                Ok(NamedInode {
                     number,
                     attributes,
                     names,

@@ -53,7 +53,7 @@ pub enum PageCache {
 
 /// The inode of a name.
 #[derive(Debug)]
-pub struct Found {
+pub struct NamedInode {
     pub number: u64,
     pub attributes: Attributes,
     pub names: NameCache,
@@ -152,7 +152,7 @@ impl Service {
     }
 
     /// The inode of `name` in `parent`.
-    pub fn look_up(&self, parent: u64, name: &OsStr, wait: Wait) -> Result<Lookup<Found>> {
+    pub fn look_up(&self, parent: u64, name: &OsStr, wait: Wait) -> Result<Lookup<NamedInode>> {
         if virtual_files::contains(parent, name) {
             let number = virtual_files::look_up(parent, name);
             return self.virtual_file(number.ok_or_else(|| self.failure(Os::NOENT))?, wait);
@@ -172,7 +172,7 @@ impl Service {
             .inodes
             .look_up(parent, name, entry)
             .ok_or_else(|| self.source.failure(&place.path, Os::STALE))?;
-        Ok(Lookup::Known(Found {
+        Ok(Lookup::Known(NamedInode {
             number,
             attributes: entry.attributes,
             names: NameCache::of(&entry),
@@ -180,12 +180,12 @@ impl Service {
     }
 
     /// A virtual file, or the directory of a flush, which shows the source directory.
-    fn virtual_file(&self, number: u64, wait: Wait) -> Result<Lookup<Found>> {
+    fn virtual_file(&self, number: u64, wait: Wait) -> Result<Lookup<NamedInode>> {
         if let Some(found) = virtual_file(number) {
             return Ok(Lookup::Known(found));
         }
         let attributes = self.attributes(number, wait)?;
-        Ok(attributes.map(|attributes| Found {
+        Ok(attributes.map(|attributes| NamedInode {
             number,
             attributes,
             names: NameCache::Keep,
@@ -206,7 +206,7 @@ impl Service {
         directory: &Directory,
         listed: &Listed,
         wait: Wait,
-    ) -> Result<Lookup<Option<Found>>> {
+    ) -> Result<Lookup<Option<NamedInode>>> {
         let path = directory.path.join(&listed.name);
         let found = self
             .source
@@ -222,7 +222,7 @@ impl Service {
             }
         };
         let number = self.inodes.look_up(directory.inode, &listed.name, entry);
-        Ok(Lookup::Known(number.map(|number| Found {
+        Ok(Lookup::Known(number.map(|number| NamedInode {
             number,
             attributes: entry.attributes,
             names,
@@ -474,7 +474,7 @@ impl Service {
         handle: u64,
         position: u64,
         wait: Wait,
-        mut add: impl FnMut(&Listed, &Found) -> Added,
+        mut add: impl FnMut(&Listed, &NamedInode) -> Added,
     ) -> Result<Lookup<()>> {
         match &*self.handle_to_list(handle)? {
             Handle::VirtualDirectory { number, .. } => {
@@ -493,7 +493,7 @@ impl Service {
                 let itself = self.inode(directory.inode)?;
                 let add = |listed: &Listed| {
                     if listed.is_dots() {
-                        let found = Found {
+                        let found = NamedInode {
                             number: directory.inode,
                             attributes: itself.attributes,
                             names: NameCache::Keep,
@@ -647,8 +647,8 @@ fn list_virtual(number: u64, position: u64, mut add: impl FnMut(&Listed) -> Adde
     }
 }
 
-fn virtual_file(number: u64) -> Option<Found> {
-    Some(Found {
+fn virtual_file(number: u64) -> Option<NamedInode> {
+    Some(NamedInode {
         number,
         attributes: virtual_files::attributes(number)?,
         names: NameCache::Keep,

@@ -236,14 +236,14 @@ impl Drop for Watch {
 #[derive(Debug, Default)]
 struct Looks {
     /// Requests running at the last look, by working thread.
-    running: HashMap<u32, Seen>,
+    running: HashMap<u32, RequestAtWork>,
     /// The caller of a waiting request examined last.
     last_caller: u32,
 }
 
 /// A request that was seen at work.
 #[derive(Debug, Default)]
-struct Seen {
+struct RequestAtWork {
     number: u64,
     times: u32,
     /// Start time of the calling thread.
@@ -278,7 +278,7 @@ impl Looks {
         for (worker, number, request) in watch.running() {
             let thread = worker.thread;
             let known = before.remove(&thread).filter(|seen| seen.number == number);
-            let mut seen = known.unwrap_or_else(|| Seen::first(number));
+            let mut seen = known.unwrap_or_else(|| RequestAtWork::first(number));
             if let Some(why) = seen.again(thread, &request, watch.limit, is_ending) {
                 request.stop.stop(why);
             }
@@ -312,11 +312,11 @@ impl Looks {
     }
 }
 
-impl Seen {
+impl RequestAtWork {
     fn first(number: u64) -> Self {
-        Seen {
+        RequestAtWork {
             number,
-            ..Seen::default()
+            ..RequestAtWork::default()
         }
     }
 

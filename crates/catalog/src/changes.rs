@@ -50,7 +50,7 @@ pub enum Plain {
 
 /// What those who follow a log have to know of a state of it.
 #[derive(Debug)]
-pub struct Found {
+pub struct FollowedState {
     /// Whether the log was closed.
     pub is_closed: bool,
     /// It lies beside a file, of which nothing but that is left when it is closed.
@@ -59,7 +59,7 @@ pub struct Found {
     further: Vec<PathBuf>,
 }
 
-impl Found {
+impl FollowedState {
     /// What a scan has found of a log, which has these files.
     pub fn of(snapshot: &Snapshot, files: impl IntoIterator<Item = PathBuf>) -> Self {
         let is_closed = snapshot.is_closed();
@@ -72,7 +72,7 @@ impl Found {
             further.sort_unstable();
             further.dedup();
         }
-        Found {
+        FollowedState {
             is_closed,
             lies_beside: snapshot.lies_beside(),
             further,
@@ -82,7 +82,7 @@ impl Found {
     /// What an open log tells.
     pub fn in_view(view: &View) -> Self {
         let files = view.files().map(|(_, file)| file.path().to_owned());
-        Found::of(view.snapshot(), files)
+        FollowedState::of(view.snapshot(), files)
     }
 }
 
@@ -128,7 +128,7 @@ impl Changes {
 
     /// Learns what was found of the log. Where that has no journal, and is not closed, its files are looked at, too, and no more
     /// those of an earlier state. The next look takes each new one for a change, since it may have changed before it was known.
-    pub fn learn(&mut self, found: &Found) {
+    pub fn learn(&mut self, found: &FollowedState) {
         self.lies_beside = found.lies_beside;
         if !found.further.is_empty() {
             self.look_also_at(found.further.clone());

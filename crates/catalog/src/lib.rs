@@ -165,7 +165,7 @@ fn weight(path: &Path, bytes: usize) -> u64 {
 }
 
 /// A file at which the catalog has looked.
-struct Seen {
+struct LookedAt {
     /// When that began.
     since: Instant,
     source: SourceFile,
@@ -441,8 +441,8 @@ impl Catalog {
     }
 
     /// The entry of a file that is no log, as a look has told.
-    fn plain_entry(&self, at: At<'_>, seen: Seen) -> Result<Arc<CatalogEntry>> {
-        let Seen {
+    fn plain_entry(&self, at: At<'_>, seen: LookedAt) -> Result<Arc<CatalogEntry>> {
+        let LookedAt {
             since,
             source,
             look,
@@ -460,12 +460,12 @@ impl Catalog {
         Ok(self.entry_without_view(since, at, &source, plain, companions))
     }
 
-    fn look_at(&self, relative: &Path) -> Result<Seen> {
+    fn look_at(&self, relative: &Path) -> Result<LookedAt> {
         let since = Instant::now();
         let source = SourceFile::open(&self.dir, relative)?;
         let settings = &self.settings;
         let look = lookup::look(&self.dir, relative, &source, settings, &self.listings)?;
-        Ok(Seen {
+        Ok(LookedAt {
             since,
             source,
             look,
@@ -589,7 +589,7 @@ impl Catalog {
         &self,
         at: At<'_>,
         before: Option<&CatalogEntry>,
-        mut seen: Seen,
+        mut seen: LookedAt,
     ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
         for _ in 1..SCAN_ATTEMPTS {
             let scanned = self.scan_once(at, before, seen)?;
@@ -605,9 +605,9 @@ impl Catalog {
         &self,
         at: At<'_>,
         before: Option<&CatalogEntry>,
-        seen: Seen,
+        seen: LookedAt,
     ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
-        let Seen {
+        let LookedAt {
             since,
             source,
             look,

@@ -295,7 +295,7 @@ operations! {
         /// The number of open objects.
         6 OBJECT_COUNT object_count: ObjectCount,
         /// The identifiers of open objects.
-        7 OBJECTS objects: Objects,
+        7 OBJECTS objects: ObjectArguments,
     }
 }
 
@@ -326,7 +326,7 @@ pub struct ObjectCount {
 /// `H5VL_file_get_obj_ids_args_t`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Objects {
+pub struct ObjectArguments {
     /// Flags `H5F_OBJ_*`.
     pub kinds: c_uint,
     /// The capacity of `ids`.

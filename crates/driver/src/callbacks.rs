@@ -10,7 +10,7 @@ use h5logfs_host::types::{Address, DEFAULT, FAILURE, Id, SUCCESS, Status};
 use h5logfs_host::{Kind, with_return_address};
 
 use crate::declared::{FEATURES, IN_MEMORY, PublicPart, SUPERBLOCK, UNDEFINED, Usage};
-use crate::file::{Content, File, Log};
+use crate::file::{CanonicalFile, Content, File};
 use crate::library::{self, Functions, Library};
 use crate::memory::Memory;
 use crate::open::{self, Request};
@@ -140,7 +140,7 @@ impl File {
     fn pass<R>(
         &self,
         plain: impl FnOnce(&Functions, *mut PublicPart) -> R,
-        log: impl FnOnce(&Log) -> Result<R, Fault>,
+        log: impl FnOnce(&CanonicalFile) -> Result<R, Fault>,
         memory: impl FnOnce(&Memory) -> Result<R, Fault>,
     ) -> Result<R, Fault> {
         match &self.content {

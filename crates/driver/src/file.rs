@@ -31,7 +31,7 @@ pub enum Content {
     /// A plain file, through the default driver of the library.
     Plain(NonNull<PublicPart>),
     /// The canonical file of a log.
-    Log(Log),
+    Log(CanonicalFile),
     /// A file in memory.
     Memory(Memory),
 }
@@ -49,7 +49,7 @@ impl Content {
 
 /// The canonical file of a log.
 #[derive(Debug)]
-pub struct Log {
+pub struct CanonicalFile {
     pub path: PathBuf,
     pub open: OpenLog,
     /// The file was opened for writing, so nothing of it is read.
@@ -71,9 +71,9 @@ impl File {
     }
 }
 
-impl Log {
+impl CanonicalFile {
     pub fn new(path: PathBuf, open: OpenLog, is_refused: bool) -> Self {
-        Log {
+        CanonicalFile {
             path,
             open,
             is_refused,

@@ -16,7 +16,7 @@ use h5logfs_log::striped::Kind;
 use h5logfs_host::types::{Address, Id, access};
 
 use crate::declared::PublicPart;
-use crate::file::{Content, Log};
+use crate::file::{CanonicalFile, Content};
 use crate::library::{self, Library};
 use crate::memory::Memory;
 use crate::written;
@@ -108,7 +108,7 @@ fn record_written(library: &Library, fapl: Id, file: NonNull<PublicPart>) {
 }
 
 /// The log at the path. `None` if the default driver must open the file, or make one.
-fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fault> {
+fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<CanonicalFile>, Fault> {
     let makes = request.has(access::TRUNCATE | access::EXCLUSIVE);
     let path = &path_of_log(request.path(), makes);
     let options = options_of(library, request.fapl)?;
@@ -130,7 +130,7 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
             // Before libhdf5 truncates a file, it opens it for writing to see whether it is already open. So this succeeds,
             // and every use of the file is refused.
             let is_refused = request.has(access::WRITE);
-            let log = Log::new(request.path().into(), open, is_refused);
+            let log = CanonicalFile::new(request.path().into(), open, is_refused);
             if request.has(access::EXCLUSIVE) {
                 // The text of the default driver, in which h5py looks for the number.
                 let exists = "errno = 17, error message = 'File exists'";

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::caller::Object;
-use crate::library::Found;
+use crate::library::FoundLibrary;
 
 /// Functions of one libhdf5, declared by [`functions!`](crate::functions).
 pub trait Functions: Copy + Send + 'static {
@@ -14,7 +14,7 @@ pub trait Functions: Copy + Send + 'static {
     fn of(object: &Object) -> Option<Self>;
 
     /// The library with these functions that was found last.
-    fn found() -> &'static Found<Self>;
+    fn found() -> &'static FoundLibrary<Self>;
 }
 
 /// Declares functions of libhdf5 under their own names, with their look-up.
@@ -43,8 +43,8 @@ macro_rules! functions {
         impl $crate::Functions for $table {
             const USER: &'static ::std::ffi::CStr = $crate::c_name(concat!($user, "\0"));
 
-            fn found() -> &'static $crate::library::Found<Self> {
-                static FOUND: $crate::library::Found<$table> = $crate::library::Found::nothing();
+            fn found() -> &'static $crate::library::FoundLibrary<Self> {
+                static FOUND: $crate::library::FoundLibrary<$table> = $crate::library::FoundLibrary::nothing();
                 &FOUND
             }
 

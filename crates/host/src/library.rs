@@ -148,16 +148,16 @@ thread_local! {
 }
 
 /// The library found last. A program that opens a file for each step need not look up hundreds of functions each time.
-pub struct Found<F>(
+pub struct FoundLibrary<F>(
     /// Number of unloaded objects at that time, and the library. A fork may leave the lock without an owner, so no thread
     /// waits for it.
     Mutex<Option<(u64, Library<F>)>>,
 );
 
-impl<F: Functions> Found<F> {
+impl<F: Functions> FoundLibrary<F> {
     /// An empty memory.
     pub const fn nothing() -> Self {
-        Found(Mutex::new(None))
+        FoundLibrary(Mutex::new(None))
     }
 
     /// The library that contains the code at an address, if it was found for that, and no object has been unloaded since.

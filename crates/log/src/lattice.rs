@@ -146,10 +146,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    type Found = Vec<(Vec<u64>, u64)>;
+    type Blocks = Vec<(Vec<u64>, u64)>;
 
     /// Every element of the visited blocks that lies in the query, with its number, in reverse.
-    fn visited(lattice: &Lattice, query: &Bounds) -> Found {
+    fn visited(lattice: &Lattice, query: &Bounds) -> Blocks {
         let mut found = Vec::new();
         let _ = lattice.visit_back(query, |start, count, before| {
             let all: u64 = count.iter().product();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     /// What the definition says.
-    fn expected(lattice: &Lattice, query: &Bounds) -> Found {
+    fn expected(lattice: &Lattice, query: &Bounds) -> Blocks {
         let all = (0..lattice.elements()).rev().map(|n| {
             let (mut rest, mut at) = (n, lattice.start.clone());
             for d in (0..at.len()).rev() {

@@ -10,7 +10,7 @@ use crate::striped::{self, family, lone, subfiles};
 use crate::{adios, classic, front, journal, logvol, netcdf, plain};
 use h5logfs_common::error::{Error, Result};
 
-pub use crate::striped::{Found, Kind};
+pub use crate::striped::{Kind, StripedFile};
 
 /// What the bytes of a file say of it, before anything is known of the files beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub fn find_members(
     files: &LogFiles<'_>,
     file: &SourceFile,
     companions: &[SourcePath],
-) -> Result<Found> {
+) -> Result<StripedFile> {
     match kind {
         Kind::Subfiling => subfiles::Entry::of(files, file).find(companions),
         Kind::Family => family::find(files, file),
@@ -109,7 +109,7 @@ pub fn find_members(
 }
 
 /// The bytes of an HDF5 file as they are. Fails with [`Error::NotALog`] for any other file.
-pub fn whole_file(file: &SourceFile) -> Result<Found> {
+pub fn whole_file(file: &SourceFile) -> Result<StripedFile> {
     let user_block = find_signature(file)?.ok_or_else(|| Error::NotALog {
         path: file.path().to_owned(),
         reason: "it is no HDF5 file".into(),
@@ -126,7 +126,7 @@ pub fn whole_file(file: &SourceFile) -> Result<Found> {
         members: vec![member],
         patches: Vec::new(),
     };
-    Ok(Found {
+    Ok(StripedFile {
         tables: striped::Tables {
             kind: Kind::Whole,
             flat,

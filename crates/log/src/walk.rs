@@ -49,7 +49,7 @@ impl OthersMay {
 
 /// What is at the end of a path.
 #[derive(Debug)]
-pub struct Found {
+pub struct PathEnd {
     /// Its directory, and its name there. The root of the file system, and what the path calls `..`, have none.
     place: Option<(OwnedFd, OsString)>,
     /// Itself, open for its place alone.
@@ -58,7 +58,7 @@ pub struct Found {
     pub others: OthersMay,
 }
 
-impl Found {
+impl PathEnd {
     /// Its state.
     pub fn stat(&self) -> Result<Stat> {
         fstat(&self.file).map_err(|e| Error::io("a file that was found", e.into()))
@@ -67,7 +67,7 @@ impl Found {
 
 /// Follows a path; `None` where nothing is at its end, and nobody else may put anything there. Fails where others may, and at
 /// a link that another user may have put there.
-pub fn walk(path: &Path) -> Result<Option<Found>> {
+pub fn walk(path: &Path) -> Result<Option<PathEnd>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let failed = |e: Errno| Error::io(path, e.into());
     let mut at = openat(CWD, ".", flags, Mode::empty()).map_err(failed)?;
@@ -107,7 +107,7 @@ pub fn walk(path: &Path) -> Result<Option<Found>> {
             names.push_front(name);
         }
     }
-    Ok(Some(Found {
+    Ok(Some(PathEnd {
         place,
         file: at,
         others: worst,

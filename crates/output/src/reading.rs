@@ -459,7 +459,7 @@ struct Pending {
     /// Number of the source with their data.
     source: u16,
     /// The state of the section at the last look.
-    seen: Seen,
+    seen: SectionState,
     /// Table of the whole section, because pending entries may share selections of others.
     table: GrowingTable,
     indexes: Indexes,
@@ -467,15 +467,15 @@ struct Pending {
 
 /// The state of a section. While it stays the same, entries are only appended.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Seen {
+struct SectionState {
     drops: u64,
     flushed: u64,
     base: u64,
 }
 
-impl Seen {
+impl SectionState {
     fn of(section: &Section) -> Self {
-        Seen {
+        SectionState {
             drops: section.drops(),
             flushed: (section.len() - section.pending().len()) as u64,
             base: section.base(),
@@ -489,7 +489,7 @@ impl Pending {
         table.set_end(source, i64::MAX as u64);
         Pending {
             source,
-            seen: Seen::default(),
+            seen: SectionState::default(),
             table,
             indexes: Indexes::default(),
         }
@@ -497,7 +497,7 @@ impl Pending {
 
     /// Reads the entries since the last call. Returns whether the earlier ones are no longer pending.
     fn update(&mut self, task: &Task, section: &Section) -> Result<bool, Fault> {
-        let now = Seen::of(section);
+        let now = SectionState::of(section);
         let has_changed = now != self.seen;
         // The base changes only after a failed write of data.
         if (now.drops, now.base) != (self.seen.drops, self.seen.base) {

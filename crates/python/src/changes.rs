@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use h5logfs_catalog::changes::{self, Found};
+use h5logfs_catalog::changes::{self, FollowedState};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -31,7 +31,7 @@ impl Changes {
     /// Takes the paths of the log's files from this state. From now on changes in any of them are noticed.
     fn learn(&mut self, file: &OpenFile) {
         if let Some(log) = file.log() {
-            self.0.learn(&Found::in_view(log.view()));
+            self.0.learn(&FollowedState::in_view(log.view()));
         }
     }
 

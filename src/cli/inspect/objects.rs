@@ -13,7 +13,7 @@ const MOST_DEPTH: usize = 1000;
 
 /// The datasets of a view, each under its first path, and why others could not be listed.
 pub fn datasets(view: &View) -> (Vec<DatasetReport>, Vec<String>) {
-    let mut found = Found::default();
+    let mut found = ObjectCounts::default();
     match Objects::open(view.metadata()) {
         Ok(objects) => found.walk(&objects),
         Err(fault) => found.faults.push(fault.to_string()),
@@ -23,12 +23,12 @@ pub fn datasets(view: &View) -> (Vec<DatasetReport>, Vec<String>) {
 }
 
 #[derive(Default)]
-struct Found {
+struct ObjectCounts {
     datasets: Vec<DatasetReport>,
     faults: Vec<String>,
 }
 
-impl Found {
+impl ObjectCounts {
     /// Visits all groups. Each object has one place in the file, so this ends.
     fn walk(&mut self, objects: &Objects<Metadata<'_>>) {
         let mut seen = HashSet::from([objects.root()]);

@@ -21,7 +21,7 @@ use super::parts::Parts;
 use super::target::{STDOUT, Target, TargetRequest, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs, called, logs};
-use h5logfs_catalog::changes::{self, Changes, Found, Plain};
+use h5logfs_catalog::changes::{self, Changes, FollowedState, Plain};
 use h5logfs_catalog::lookup::overwrite::Originals;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::origins::Timeline;
@@ -213,7 +213,7 @@ struct LogReport {
     canonical_bytes: u64,
     /// The last complete flush of an unclosed log with numbered flushes.
     flush: Option<u64>,
-    found: Found,
+    found: FollowedState,
     written: Option<Timestamp>,
     timeline: Timeline,
     datasets: Vec<DatasetReport>,
@@ -322,7 +322,7 @@ impl LogReport {
             files: files_of(view),
             canonical_bytes: view.len(),
             flush: snapshot.journal.as_ref().map(|_| snapshot.flushes),
-            found: Found::in_view(view),
+            found: FollowedState::in_view(view),
             written: last_write(snapshot),
             timeline: origins.timeline(MOST_FLUSHES, MOST_RANKS),
             datasets: snapshot.datasets.iter().enumerate().map(dataset).collect(),

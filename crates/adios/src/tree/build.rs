@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::paths::{self, Unique};
-use super::summary::{Extent, Form, Part, Problems, Seen, Summary};
+use super::summary::{Extent, Form, Part, Problems, SeenVariable, Summary};
 use super::{Content, Dataset, Object, Source, Steps, Tree};
 use crate::model::{Kind, Type, Value};
 
@@ -34,7 +34,7 @@ pub(super) struct Shown<'a> {
 pub(super) struct View<'a> {
     /// Its name as the writer gave it.
     pub variable: &'a Arc<str>,
-    pub seen: &'a Seen,
+    pub seen: &'a SeenVariable,
     pub which: Which,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl Seen {
+impl SeenVariable {
     /// How the steps are shown as one; `None` where each is shown.
     fn flattened(&self) -> Option<Which> {
         let first = self.parts.first()?;

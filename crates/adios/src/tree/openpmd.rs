@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::build::{Shown, View, Which};
 use super::paths::{self, below};
-use super::summary::{History, Problems, Seen, Summary};
+use super::summary::{History, Problems, SeenVariable, Summary};
 use crate::model::{Type, Value};
 
 /// Attributes below this name stand for groups that may be empty. Their values are the steps of the group.
@@ -57,7 +57,7 @@ struct Series<'a> {
     summary: &'a Summary,
     snapshots: Option<&'a History>,
     /// Variables below `data`, by their path from there.
-    variables: BTreeMap<String, (&'a Arc<str>, &'a Seen)>,
+    variables: BTreeMap<String, (&'a Arc<str>, &'a SeenVariable)>,
     /// Steps of the groups below `data`, by their path from there.
     groups: BTreeMap<String, Vec<u64>>,
 }
@@ -121,7 +121,7 @@ impl<'a> Series<'a> {
         &self,
         shown: &mut BTreeMap<Cow<'a, str>, View<'a>>,
         variable: &'a Arc<str>,
-        seen: &'a Seen,
+        seen: &'a SeenVariable,
     ) {
         let view = |step| View {
             variable,
@@ -257,7 +257,7 @@ impl Summary {
     }
 }
 
-impl Seen {
+impl SeenVariable {
     fn last_step(&self) -> Option<u64> {
         self.parts.last()?.steps.last()
     }

@@ -20,7 +20,7 @@ pub struct Summary {
     pub(super) is_flattened: bool,
     /// Number of steps so far.
     pub(super) steps: u64,
-    pub(super) variables: Vec<(Arc<str>, Seen)>,
+    pub(super) variables: Vec<(Arc<str>, SeenVariable)>,
     /// Index of each variable by name. Empty until a step needs it.
     places: HashMap<Arc<str>, usize>,
     /// Lists shared with the variable before.
@@ -33,7 +33,7 @@ pub struct Summary {
 
 /// A variable over all steps that have it.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenVariable {
     /// Kind in the first of the steps.
     pub kind: Kind,
     /// Steps with all bytes present. A new part begins where type or shape changes.
@@ -159,7 +159,7 @@ impl Summary {
     /// `known`.
     fn place_of(&mut self, variable: &Variable, known: usize) -> Option<usize> {
         let name = &variable.name;
-        let is_next = |(known, _): &(Arc<str>, Seen)| known == name;
+        let is_next = |(known, _): &(Arc<str>, SeenVariable)| known == name;
         let place = if self.variables.get(self.next).is_some_and(is_next) {
             self.next
         } else if let Some(place) = self.find(name, known) {
@@ -167,7 +167,7 @@ impl Summary {
         } else {
             paths::segments(name).next()?;
             self.variables
-                .push((name.clone(), Seen::new(variable.kind)));
+                .push((name.clone(), SeenVariable::new(variable.kind)));
             self.variables.len() - 1
         };
         self.next = place + 1;
@@ -210,9 +210,9 @@ impl Summary {
     }
 }
 
-impl Seen {
+impl SeenVariable {
     fn new(kind: Kind) -> Self {
-        Seen {
+        SeenVariable {
             kind,
             parts: Vec::new(),
             missing: Steps::default(),

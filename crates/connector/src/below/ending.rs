@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::Below;
 use super::questions::open_objects;
-use crate::arguments::{FileGet, FileGetArguments, Objects};
+use crate::arguments::{FileGet, FileGetArguments, ObjectArguments};
 use crate::library::{Functions, Library};
 
 /// The name of the connector.
@@ -145,7 +145,7 @@ fn identifiers(file: &Below, kinds: c_uint) -> Result<Vec<Id>, Fault> {
     let mut args = FileGet {
         operation: FileGet::OBJECTS,
         arguments: FileGetArguments {
-            objects: Objects {
+            objects: ObjectArguments {
                 kinds,
                 room: ids.len(),
                 ids: ids.as_mut_ptr(),

@@ -89,7 +89,7 @@ struct Call<B> {
 }
 
 type Native<B> = fn(&Functions, &mut [*mut c_void], Id, &Call<B>) -> Status;
-type Log<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, Fault>;
+type LogCall<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, Fault>;
 
 /// The place of a dataset's elements in memory.
 trait Buffer: Copy {
@@ -119,7 +119,7 @@ impl<B: Buffer> Call<B> {
         &self,
         count: usize,
         handles: *const Handle,
-        log: Log<B>,
+        log: LogCall<B>,
         native: Native<B>,
     ) -> Status {
         if count == 0 {
@@ -156,7 +156,7 @@ impl<B: Buffer> Call<B> {
     /// # Safety
     ///
     /// All arrays have a member.
-    unsafe fn log_one(&self, object: &Object, log: Log<B>) -> Option<Status> {
+    unsafe fn log_one(&self, object: &Object, log: LogCall<B>) -> Option<Status> {
         let (session, dataset) = (object.session.as_ref()?, object.dataset.as_ref()?);
         let arrays = &self.arrays;
         // SAFETY: guaranteed by the caller.

@@ -6,7 +6,7 @@ use h5logfs_output::reading::Placed;
 
 use super::dataset::Dataset;
 use super::transfer::Region;
-use super::{Log, State};
+use super::{OpenLog, State};
 use h5logfs_common::fault::Fault;
 
 /// The largest number of chunks that a query visits one by one.
@@ -25,12 +25,12 @@ pub struct StoredChunk<'a> {
 /// Chunks of the logged datasets of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks<'a> {
-    log: &'a Log,
+    log: &'a OpenLog,
 }
 
 impl<'a> Chunks<'a> {
     #[inline]
-    pub(super) fn new(log: &'a Log) -> Self {
+    pub(super) fn new(log: &'a OpenLog) -> Self {
         Chunks { log }
     }
 

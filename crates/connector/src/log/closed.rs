@@ -28,17 +28,17 @@ pub const LARGEST: usize = 1 << 20;
 
 /// The identity and change time of a file. While they stay equal, the file is the log that was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct FileState {
     identity: Identity,
     changed: (i64, i64),
     mode: u32,
 }
 
-impl Seen {
+impl FileState {
     /// Reads them from the file at a path. `None` if that fails.
     pub fn at(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;
-        Some(Seen {
+        Some(FileState {
             identity: Identity::from(&found),
             changed: (found.ctime(), found.ctime_nsec()),
             mode: found.mode(),
@@ -52,7 +52,7 @@ pub struct KeptImage {
     /// The path of the log.
     pub path: PathBuf,
     /// The state of the file when it was closed.
-    pub seen: Option<Seen>,
+    pub seen: Option<FileState>,
     /// The number of the opening that this close ended. All its ranks know the number.
     pub opening: u64,
     /// The metadata image.

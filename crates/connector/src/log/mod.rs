@@ -3,8 +3,8 @@
 //! The *metadata image* holds the objects of the log. It is a native file in memory, equal on all ranks. A write of elements
 //! appends records to a buffer. A flush writes the buffers of all ranks, and the changes of the metadata image, to the log.
 //!
-//! [`Log`] itself covers the log, its flush and its close; all its own methods are in this file. Operations on datasets are
-//! methods of structs over it, such as [`Log::transfers`].
+//! [`OpenLog`] itself covers the log, its flush and its close; all its own methods are in this file. Operations on datasets are
+//! methods of structs over it, such as [`OpenLog::transfers`].
 //!
 //! | module | contents |
 //! |---|---|
@@ -72,7 +72,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::process::Process;
 
 use chunks::Chunks;
-use closed::{KeptImage, Seen};
+use closed::{FileState, KeptImage};
 use dataset::{Dataset, Extent, Parts, RecentTypes, Wanted};
 use making::Datasets;
 use metadata_image::MetadataImage;
@@ -102,7 +102,7 @@ const PREDEFINED: [&CStr; 14] = [
 
 /// A log that this process writes.
 #[derive(Debug)]
-pub struct Log {
+pub struct OpenLog {
     library: Library,
     metadata_image: MetadataImage,
     types: RecentTypes,
@@ -197,7 +197,7 @@ impl std::fmt::Debug for State {
     }
 }
 
-impl Log {
+impl OpenLog {
     /// Makes a log. Its files exist already.
     pub fn new(
         library: Library,
@@ -227,7 +227,7 @@ impl Log {
             kept: None,
             is_warned: false,
         };
-        Log {
+        OpenLog {
             library,
             metadata_image,
             types: RecentTypes::default(),
@@ -413,7 +413,7 @@ impl Log {
         Questions::new(self)
     }
 
-    /// Whether [`Log::close`] was called, with any outcome.
+    /// Whether [`OpenLog::close`] was called, with any outcome.
     pub fn is_closed(&self) -> bool {
         self.state.lock().writer.is_none()
     }
@@ -436,7 +436,7 @@ impl Log {
             drop(state);
             closed::keep(KeptImage {
                 memory,
-                seen: Seen::at(&path),
+                seen: FileState::at(&path),
                 path,
                 opening,
                 metadata_image,

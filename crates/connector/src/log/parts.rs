@@ -2,7 +2,7 @@
 
 use h5logfs_output::Selection;
 
-use super::Log;
+use super::OpenLog;
 use super::dataset::Dataset;
 use super::transfer::Region;
 use h5logfs_common::fault::Fault;
@@ -10,12 +10,12 @@ use h5logfs_common::fault::Fault;
 /// Boxes of elements of the logged datasets of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Boxes<'a> {
-    log: &'a Log,
+    log: &'a OpenLog,
 }
 
 impl<'a> Boxes<'a> {
     #[inline]
-    pub(super) fn new(log: &'a Log) -> Self {
+    pub(super) fn new(log: &'a OpenLog) -> Self {
         Boxes { log }
     }
 

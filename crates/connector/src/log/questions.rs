@@ -6,7 +6,7 @@ use std::slice;
 
 use h5logfs_host::types::{Address, SUCCESS, Status};
 
-use super::Log;
+use super::OpenLog;
 use super::chunks::StoredChunk;
 use super::dataset::{Dataset, Wanted};
 use crate::arguments::{
@@ -25,12 +25,12 @@ const NO_ADDRESS: Address = Address::MAX;
 /// Queries about the logged datasets of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Questions<'a> {
-    log: &'a Log,
+    log: &'a OpenLog,
 }
 
 impl<'a> Questions<'a> {
     #[inline]
-    pub(super) fn new(log: &'a Log) -> Self {
+    pub(super) fn new(log: &'a OpenLog) -> Self {
         Questions { log }
     }
 

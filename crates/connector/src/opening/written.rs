@@ -21,9 +21,9 @@ use crate::below::drivers::{forgets_changes, has_image, has_same_driver, has_usu
 use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::below::request::Request;
-use crate::log::closed::{self, KeptImage, Seen};
+use crate::log::closed::{self, FileState, KeptImage};
 use crate::log::metadata_image::{MetadataImage, refused};
-use crate::log::{self, Constants, Log};
+use crate::log::{self, Constants, OpenLog};
 use crate::options;
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
@@ -54,7 +54,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     let files = Files::create(&path, &ranks, &options)?;
     let writer = LogWriter::with_reads(ranks, files, options);
     let constants = Arc::new(Constants::of(&info.library));
-    let log = Log::new(info.library, metadata_image, constants, &path, writer);
+    let log = OpenLog::new(info.library, metadata_image, constants, &path, writer);
     opened(info, request, log, None).map(Some)
 }
 
@@ -73,7 +73,7 @@ fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Metad
 }
 
 /// The file at a path that a program opens, as this rank sees it.
-enum Found {
+enum AtPath {
     /// No log that this process could write.
     Other,
     /// A log that this process is writing.
@@ -97,9 +97,9 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
         None => found?,
     };
     match found {
-        Found::Other => Ok(None),
-        Found::Open(session) => another_handle(info, session).map(Some),
-        Found::Closed(options, kept) => {
+        AtPath::Other => Ok(None),
+        AtPath::Open(session) => another_handle(info, session).map(Some),
+        AtPath::Closed(options, kept) => {
             let ranks = ranks.unwrap_or_else(Ranks::one);
             let access = kept.as_ref().map(|kept| Arc::clone(&kept.access));
             let kept = kept.map(|kept| *kept);
@@ -110,34 +110,34 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
 }
 
 /// Examines the file at a path. Fails if it is a log that this request cannot open. Local.
-fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, Fault> {
+fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<AtPath, Fault> {
     let mut open = registry::open_at(info, path)?.into_iter();
     if let Some(session) = open.find(|session| session.log().is_some()) {
         check_same(info, request, &session)?;
-        return Ok(Found::Open(session));
+        return Ok(AtPath::Open(session));
     }
     if !request.has(access::WRITE) {
-        return Ok(Found::Other);
+        return Ok(AtPath::Other);
     }
     let kept = closed::take_for(info, path, request.fapl);
     // The list and the file were checked when this process opened the log before.
-    let is_known = |kept: &KeptImage| kept.seen.is_some() && kept.seen == Seen::at(path);
+    let is_known = |kept: &KeptImage| kept.seen.is_some() && kept.seen == FileState::at(path);
     if !kept.as_ref().is_some_and(is_known) {
         if has_image(info, request.fapl) || !is_ours(path) {
-            return Ok(Found::Other);
+            return Ok(AtPath::Other);
         }
         check_writable(path)?;
         check_kept(info, request, path)?;
     }
     let options = info.options(request)?;
-    Ok(Found::Closed(options, kept.map(Box::new)))
+    Ok(AtPath::Closed(options, kept.map(Box::new)))
 }
 
 /// The result of all ranks, if it is equal. Otherwise all fail, so that no rank waits for one that takes another branch.
 /// Collective.
-fn agreed(ranks: &Ranks, path: &Path, found: Result<Found, Fault>) -> Result<Found, Fault> {
-    let number = found.as_ref().map_or(0, Found::number);
-    let kept = found.as_ref().ok().and_then(Found::kept);
+fn agreed(ranks: &Ranks, path: &Path, found: Result<AtPath, Fault>) -> Result<AtPath, Fault> {
+    let number = found.as_ref().map_or(0, AtPath::number);
+    let kept = found.as_ref().ok().and_then(AtPath::kept);
     let opening = kept.map(|kept| kept.opening);
     let (outcome, found) = LocalOutcome::of(found);
     // All ranks have the metadata image of one opening if the maxima over the ranks are complements of each other.
@@ -153,27 +153,27 @@ fn agreed(ranks: &Ranks, path: &Path, found: Result<Found, Fault>) -> Result<Fou
     })
 }
 
-impl Found {
+impl AtPath {
     /// A number that is equal on ranks that take the same branch.
     fn number(&self) -> u64 {
         match self {
-            Found::Other => 0,
-            Found::Open(_) => 1,
-            Found::Closed(..) => 2,
+            AtPath::Other => 0,
+            AtPath::Open(_) => 1,
+            AtPath::Closed(..) => 2,
         }
     }
 
     fn kept(&self) -> Option<&KeptImage> {
         match self {
-            Found::Closed(_, kept) => kept.as_deref(),
-            Found::Other | Found::Open(_) => None,
+            AtPath::Closed(_, kept) => kept.as_deref(),
+            AtPath::Other | AtPath::Open(_) => None,
         }
     }
 
     /// The result without its kept metadata image.
     fn without_kept(self) -> Self {
         match self {
-            Found::Closed(options, _) => Found::Closed(options, None),
+            AtPath::Closed(options, _) => AtPath::Closed(options, None),
             other => other,
         }
     }
@@ -210,7 +210,7 @@ fn real(path: &Path) -> PathBuf {
 fn opened(
     info: &Arc<Info>,
     request: &Request<'_>,
-    log: Log,
+    log: OpenLog,
     access: Option<Arc<PropertyList>>,
 ) -> Result<OpenedLog, Fault> {
     let kind = Kind::Written(log.into());

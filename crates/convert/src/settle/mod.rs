@@ -34,7 +34,7 @@ pub use undo::undo;
 
 /// A log to be settled.
 #[derive(Debug)]
-struct Log {
+struct LogToSettle {
     held: Held,
     /// Length of the log.
     len: u64,
@@ -51,7 +51,7 @@ pub struct Settled {
     pub after: u64,
 }
 
-impl Log {
+impl LogToSettle {
     /// The log in an open file. Removes the rest of an interrupted attempt, unless the file is only inspected.
     fn new(held: Held, intent: Intent) -> Result<Self> {
         let mut len = held.identity()?.size;
@@ -63,7 +63,7 @@ impl Log {
         }
         let start = held::start_behind(len, held.user_block());
         let start = start.ok_or_else(|| held.refused("it is too long"))?;
-        Ok(Log { held, len, start })
+        Ok(LogToSettle { held, len, start })
     }
 
     /// The open file.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::held::{Held, Intent};
-use super::{Log, Plan, Settled, is_settled};
+use super::{LogToSettle, Plan, Settled, is_settled};
 use h5logfs_catalog::lookup::scan_file;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
@@ -27,7 +27,7 @@ pub struct How<'a> {
 /// A log ready to be settled.
 #[derive(Debug)]
 pub struct Ready {
-    log: Log,
+    log: LogToSettle,
     view: Arc<View>,
     image: Added,
     plan: Plan,
@@ -38,7 +38,7 @@ impl Ready {
     /// The log at `path`; symbolic links are followed. `None` for a file that is already settled. Fails with the
     /// reason where it cannot be settled. [`Intent::Change`] locks it.
     pub fn of(path: &Path, intent: Intent, how: How<'_>) -> Result<Option<Self>> {
-        let log = Log::new(Held::open(path, intent)?, intent)?;
+        let log = LogToSettle::new(Held::open(path, intent)?, intent)?;
         let held = log.held();
         let settings = Settings {
             image_at: Some(log.image_at()),

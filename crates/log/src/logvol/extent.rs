@@ -197,7 +197,7 @@ pub fn data_sum(pieces: &[&[u8]]) -> u64 {
 
 /// The content of a data file's extents.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct DataFileContent {
     /// The entries: one section per rank, as in the table of the closed file.
     pub sections: Vec<Section>,
     /// Bytes of extents without entries.
@@ -214,7 +214,7 @@ pub fn sections(
     file: &SourceFile,
     source: u16,
     ends: impl Iterator<Item = (u64, u64)>,
-) -> Result<Found> {
+) -> Result<DataFileContent> {
     sections_after(file, source, (0, FRONT), ends)
 }
 
@@ -224,7 +224,7 @@ pub fn sections_after(
     source: u16,
     (mut before, mut start): (u64, u64),
     ends: impl Iterator<Item = (u64, u64)>,
-) -> Result<Found> {
+) -> Result<DataFileContent> {
     let mut sections = Sections::default();
     let mut diagnostics = Vec::new();
     for (flush, end) in ends {
@@ -255,7 +255,7 @@ pub fn sections_after(
         rank,
         pieces,
     };
-    Ok(Found {
+    Ok(DataFileContent {
         gaps: sections.gaps,
         has_seals: sections.has_seals,
         sections: sections.by_rank.into_iter().map(section).collect(),

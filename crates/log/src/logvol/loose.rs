@@ -50,7 +50,7 @@ pub struct Loose {
 
 /// The content of a range of bytes.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct LooseExtents {
     /// Extents in the order of the file.
     pub extents: Vec<Loose>,
     /// Bytes outside of such extents, without zeros at the end.
@@ -63,8 +63,8 @@ pub fn find(
     range: Range<u64>,
     wanted: Wanted,
     most: usize,
-) -> Result<Found, Fault> {
-    let mut found = Found::default();
+) -> Result<LooseExtents, Fault> {
+    let mut found = LooseExtents::default();
     let mut at = range.start;
     while at < range.end {
         let extent = header_at(file, at, range.end)?;
@@ -94,7 +94,7 @@ pub fn find(
     Ok(found)
 }
 
-impl Found {
+impl LooseExtents {
     /// Counts the bytes before the next possible header, and returns its offset.
     fn skip(&mut self, file: &SourceFile, range: Range<u64>) -> Result<u64, Fault> {
         let magic = ExtentHeader::MAGIC;

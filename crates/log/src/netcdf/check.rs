@@ -73,7 +73,7 @@ fn check_file_end(end: Option<u64>) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netcdf::Log;
+    use crate::netcdf::ProcessLog;
 
     #[test]
     fn what_cannot_be_followed_is_refused() {
@@ -90,7 +90,7 @@ mod tests {
             dims: vec![0, 5],
             ..fixed.clone()
         };
-        let log = Log {
+        let log = ProcessLog {
             metadata: 1,
             data: Some(2),
             generation: 0,

@@ -60,7 +60,7 @@ pub struct Tables {
     /// Variables in the order of their numbers in the header.
     pub variables: Vec<Variable>,
     /// Logs in the order in which they apply.
-    pub logs: Vec<Log>,
+    pub logs: Vec<ProcessLog>,
 }
 
 /// A variable, with what reading needs. Its dataset has the same number, and the same type in little-endian. Text
@@ -83,7 +83,7 @@ pub struct Variable {
 
 /// The log of one process: one channel of its two files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Log {
+pub struct ProcessLog {
     /// Number of the source of the metadata log.
     pub metadata: u16,
     /// Number of the source of the data log.

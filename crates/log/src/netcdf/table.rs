@@ -3,7 +3,7 @@
 use super::decode::{self, Decoder};
 use super::entry::PutCall;
 use super::metadata::{EntryError, FIRST_PAYLOAD, LogHeader, walk};
-use super::{Log, Tables};
+use super::{ProcessLog, Tables};
 use crate::arrangement::Arrangement;
 use crate::layout::{DatasetRecords, Layout, RecordTable};
 use crate::model::Logged;
@@ -103,7 +103,7 @@ impl Table {
         task: &Task,
         sources: &[SourceFile],
         number: usize,
-        log: &Log,
+        log: &ProcessLog,
     ) -> std::result::Result<LogHeader, Fault> {
         let source = source(sources, log.metadata)?;
         let header = LogHeader::read(source)?;
@@ -303,7 +303,7 @@ pub fn summarize(sources: &[SourceFile], tables: &Tables) -> Result<LogSummary> 
 fn look(
     sources: &[SourceFile],
     tables: &Tables,
-    log: &Log,
+    log: &ProcessLog,
     records: &mut u64,
 ) -> std::result::Result<Vec<Diagnostic>, Fault> {
     let source = source(sources, log.metadata)?;
@@ -340,7 +340,7 @@ fn look(
 }
 
 /// Name of a log in messages.
-pub(super) fn name(sources: &[SourceFile], log: &Log) -> String {
+pub(super) fn name(sources: &[SourceFile], log: &ProcessLog) -> String {
     match source(sources, log.metadata) {
         Err(fault) => fault.to_string(),
         Ok(source) if matches!(source.arrangement(), Arrangement::Whole) => {

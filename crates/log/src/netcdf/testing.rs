@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::{Log, Tables, Variable};
+use super::{ProcessLog, Tables, Variable};
 use crate::arrangement::Arrangement;
 use crate::boxes::Bounds;
 use crate::layout::{Layout, RecordTable};
@@ -134,7 +134,7 @@ pub fn rewritten(dir: &tempfile::TempDir, number: usize, bytes: &[u8]) -> Source
 pub fn with_logs(
     master: &[u8],
     logs: &[LogBytes],
-) -> (tempfile::TempDir, Vec<SourceFile>, Vec<Log>) {
+) -> (tempfile::TempDir, Vec<SourceFile>, Vec<ProcessLog>) {
     let metadata: Vec<Vec<u8>> = logs.iter().map(LogBytes::metadata).collect();
     let of_logs = logs.iter().zip(&metadata);
     let files = of_logs.flat_map(|(log, metadata)| [metadata.as_slice(), &log.data]);
@@ -142,7 +142,7 @@ pub fn with_logs(
     let (dir, mut opened) = sources(&files);
     let first = opened.remove(0).arranged(Arrangement::ZerosAfter).unwrap();
     opened.insert(0, first);
-    let named = logs.iter().zip(0u16..).map(|(log, number)| Log {
+    let named = logs.iter().zip(0u16..).map(|(log, number)| ProcessLog {
         metadata: 2 * number + 1,
         data: Some(2 * number + 2),
         generation: 0,

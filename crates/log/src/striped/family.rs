@@ -6,7 +6,7 @@ use std::path::Path;
 use super::config::checked_count;
 use super::driver_info::{Driver, Geometry, Superblock};
 use super::names::{Family, families};
-use super::{Found, Kind, Tables};
+use super::{Kind, StripedFile, Tables};
 use crate::flat::{Flat, FlatFile, FlatMember, Patch, end_of, part};
 use crate::image::{Hdf5, Window};
 use crate::log_files::LogFiles;
@@ -19,7 +19,7 @@ use h5logfs_common::fault::Fault;
 
 /// Finds the members of the family with member 0 `file`. Fails where one is missing, or the name does not determine
 /// their names.
-pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<Found> {
+pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<StripedFile> {
     let refused = |reason: Fault| Error::of(file.path(), reason);
     let (user_block, superblock, member) = front(file)?;
     let count = superblock.end.div_ceil(member).max(1);
@@ -74,7 +74,7 @@ pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<Found> {
         .map_err(|reason| refused(reason.into()))?;
     flat.patches.push(patch);
     let kind = Kind::Family;
-    Ok(Found {
+    Ok(StripedFile {
         tables: Tables { kind, flat },
         members,
         diagnostics,

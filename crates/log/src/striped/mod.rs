@@ -60,7 +60,7 @@ pub struct Tables {
 
 /// A file and its members.
 #[derive(Debug)]
-pub struct Found {
+pub struct StripedFile {
     /// Where the bytes lie. Source 0 is the file itself.
     pub tables: Tables,
     /// The other sources.

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use super::config::Config;
 use super::driver_info::{Driver, Geometry, Superblock};
 use super::names::{Part, SubfileName};
-use super::{Found, Kind, Tables};
+use super::{Kind, StripedFile, Tables};
 use crate::flat::{Flat, FlatFile, FlatMember, end_of};
 use crate::image::{Hdf5, Window};
 use crate::log_files::LogFiles;
@@ -48,7 +48,7 @@ impl<'a> Entry<'a> {
 
     /// Finds the subfiles among `companions`. Fails where there are none, where it is unclear which ones belong to
     /// this file, and where they contradict each other.
-    pub fn find(&self, companions: &[SourcePath]) -> Result<Found> {
+    pub fn find(&self, companions: &[SourcePath]) -> Result<StripedFile> {
         let own = OwnSuperblock::of(self.file)?;
         let mut sets = self.sets(companions, &own)?;
         let chosen = self.choose(&own, &mut sets)?;
@@ -311,7 +311,7 @@ impl Set {
     }
 
     /// Fails where nothing of the file can be read. Otherwise reports what is missing.
-    fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<Found> {
+    fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<StripedFile> {
         if self.begins_otherwise {
             return Err(entry.refused(format!(
                 "{} does not begin with its superblock",
@@ -344,7 +344,7 @@ impl Set {
             );
             self.diagnostics.push(Diagnostic::note(what));
         }
-        Ok(Found {
+        Ok(StripedFile {
             tables: Tables {
                 kind: Kind::Subfiling,
                 flat: self.flat,

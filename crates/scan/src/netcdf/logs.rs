@@ -14,7 +14,7 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::netcdf::channels::{Channels, arrangement, channels, doubt};
 use h5logfs_log::netcdf::metadata::HeaderFields;
 use h5logfs_log::netcdf::names::{LogFileKind, LogName};
-use h5logfs_log::netcdf::{Log, has_log_magic};
+use h5logfs_log::netcdf::{ProcessLog, has_log_magic};
 use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
@@ -29,7 +29,7 @@ pub struct Logs {
     /// netCDF file.
     pub sources: Sources,
     /// In the order in which they apply.
-    pub logs: Vec<Log>,
+    pub logs: Vec<ProcessLog>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -84,7 +84,7 @@ impl Logs {
     fn add(&mut self, request: ScanRequest<'_>, log: OpenLog) -> Result<()> {
         let metadata = self.add_source(request, log.metadata)?;
         let data = log.data.map(|data| self.add_source(request, data));
-        self.logs.push(Log {
+        self.logs.push(ProcessLog {
             metadata,
             data: data.transpose()?,
             generation: log.generation,
