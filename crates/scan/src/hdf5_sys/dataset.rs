@@ -249,7 +249,7 @@ pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Whether the fill value is that of a new property list: the fill value if one is set, and else zero.
+/// Whether unwritten elements read as with a new property list: as the fill value, or as zeros if none is set.
 pub fn has_usual_fill(creation: &Id) -> Result<bool> {
     let mut state = H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT;
     h5!(H5Pfill_value_defined(creation.0, &mut state))?;
