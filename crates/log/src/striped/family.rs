@@ -17,8 +17,8 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// Finds the members of the family with member 0 `file`. Fails where one is missing, or the name does not determine
-/// their names.
+/// Finds the members of the family with member 0 `file`. Fails if a member is missing, or if the name does not
+/// determine the names of the others.
 pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<Found> {
     let refused = |reason: Fault| Error::of(file.path(), reason);
     let (user_block, superblock, member) = front(file)?;
