@@ -480,7 +480,7 @@ fn compound(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Clas
         left = end
             .filter(|end| *end <= front.size)
             .and_then(|_| left.checked_sub(member.datatype.size))
-            .ok_or("a compound that does not hold its members")?;
+            .ok_or("a compound smaller than its members")?;
         members.push(member);
     }
     Ok(Class::Compound { members })
@@ -536,7 +536,7 @@ fn array_size(base: &Datatype, dims: &[u32]) -> Option<u32> {
 fn enumeration(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class> {
     let base = read(fields, depth)?;
     if base.size != front.size || !matches!(base.class, Class::Integer { .. }) {
-        return Err("an enumeration of other numbers than integers of its size".into());
+        return Err("an enumeration without integers of its size".into());
     }
     let mut names = Vec::new();
     for _ in 0..front.members() {
@@ -589,7 +589,7 @@ fn array(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class> 
     }
     let base = read(fields, depth)?;
     if array_size(&base, &dims) != Some(front.size) {
-        return Err("an array type of another size than its elements have".into());
+        return Err("an array type whose size is not that of all its elements".into());
     }
     Ok(Class::Array {
         base: Box::new(base),
@@ -608,7 +608,7 @@ fn complex(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class
         ));
     }
     if base.size.checked_mul(2) != Some(front.size) {
-        return Err("a complex type of another size than its parts have".into());
+        return Err("a complex type whose size is not that of its parts".into());
     }
     Ok(Class::Complex {
         base: Box::new(base),

@@ -119,7 +119,7 @@ pub fn shared<B: HeaderBytes + ?Sized>(bytes: &B, kind: u16, place: &[u8]) -> Re
             return Ok(ControlFlow::Continue(()));
         }
         if message.is_shared() {
-            return Err("a shared message that lies in a third place".into());
+            return Err("a shared message that refers to another shared message".into());
         }
         found = Some(read_vec(bytes, message.data, message.len.into())?);
         Ok(ControlFlow::Break(()))

@@ -64,7 +64,11 @@ impl<B: HeaderBytes> Elements<'_, B> {
     fn all(&mut self, datatype: &Datatype, bytes: &[u8]) -> Result<Vec<Value>> {
         let size = datatype.size as usize;
         if size == 0 || !bytes.len().is_multiple_of(size) {
-            return Err(format!("{} bytes of elements of {size}", bytes.len()).into());
+            return Err(format!(
+                "{} bytes, which are not whole elements of {size} bytes",
+                bytes.len()
+            )
+            .into());
         }
         let elements = bytes.chunks_exact(size);
         elements

@@ -197,7 +197,7 @@ impl<'a> Elements<'a> {
             if is_in_extent {
                 see(chunk)
             } else {
-                Err(format!("a chunk at {:?}, where none can be", chunk.offset).into())
+                Err(format!("a chunk at {:?}, not in the chunk grid", chunk.offset).into())
             }
         };
         match &self.storage {

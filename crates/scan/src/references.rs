@@ -63,7 +63,7 @@ impl Translator<'_> {
         let index = u32::from_le_bytes(array(reference, 8)?);
         let heap = self.heap_object(read_u64(reference, 0)?, index)?;
         let old = read_u64(&heap, 0)?;
-        let dataset = self.object(old).ok_or("a region of no dataset")?;
+        let dataset = self.object(old).ok_or("a region reference to no dataset")?;
         let dataset = h5::open_object(self.target, dataset)?;
         let creation = h5::dataset_creation(&dataset)?;
         let mut extent = match h5::storage_class(&creation)? {

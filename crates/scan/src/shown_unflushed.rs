@@ -170,7 +170,7 @@ impl Shown {
         let mut text = format!("{}: shown, too", self.summary);
         if self.left_out > 0 {
             text += &format!(
-                ", but for {} bytes that cannot be shown where they lie: `recover --unflushed` takes them in",
+                ", except {} bytes that can be shown only after `recover --unflushed`",
                 self.left_out
             );
         }

@@ -65,7 +65,7 @@ impl Reader<'_> {
 
     /// Visits the node at `address` and everything below it (III.A.1). `level` is known for all nodes except the root.
     fn node(&mut self, address: u64, level: Option<u8>) -> Result<()> {
-        let is_none = || Fault::from(format!("the node at {address} of its chunk index is none"));
+        let is_none = || Fault::from(format!("no node of its chunk index at {address}"));
         let head = self.read(address, HEADER)?;
         let [b'T', b'R', b'E', b'E', 1, own_level, low, high, ..] = *head else {
             return Err(is_none());

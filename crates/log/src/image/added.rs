@@ -49,7 +49,11 @@ impl Added {
     /// bytes.
     pub fn from_bytes(mut bytes: Vec<u8>, front: usize, start: u64) -> Result<Self> {
         if bytes.len() < front {
-            return Err(format!("{} bytes, of which {front} are a front", bytes.len()).into());
+            return Err(format!(
+                "{} bytes, fewer than the {front} bytes of a front",
+                bytes.len()
+            )
+            .into());
         }
         let rest = bytes.split_off(front);
         Ok(Added {

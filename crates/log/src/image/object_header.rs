@@ -371,7 +371,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
         };
         let is_whole = message.end() <= block.messages.end && !(is_old && len % 8 != 0);
         if is_strict && !is_whole {
-            return Err("a message that its block does not hold".into());
+            return Err("a message that exceeds its block".into());
         }
         Ok(Some(message))
     }

@@ -37,7 +37,7 @@ impl Image {
         let [leaf, node] = [0, 2].map(|at| self.get(NODE_SIZES + at).map(u16::from_le_bytes));
         let sizes = Sizes::of(leaf?, node?);
         if sizes.leaf == 0 || sizes.node < 2 {
-            return Err("a superblock with nodes without children".into());
+            return Err("a superblock that allows nodes no children".into());
         }
         let mut moved = HashMap::new();
         for (group, new) in links {
@@ -95,7 +95,7 @@ impl Image {
         while let Some(at) = nodes.pop() {
             left = left
                 .checked_sub(LEAF)
-                .ok_or("nodes of a group that lead round in a circle")?;
+                .ok_or("nodes of a group that form a cycle")?;
             match self.get::<8>(at)? {
                 [b'T', b'R', b'E', b'E', 0, _, low, high] => {
                     let count = u64::from(u16::from_le_bytes([low, high]));

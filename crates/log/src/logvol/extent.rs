@@ -444,8 +444,12 @@ impl Located {
     /// Fails if an extent that no flush covers has no proof, or if its data do not match the proof.
     pub fn check_proof(&self, file: &SourceFile) -> Result<(), Fault> {
         let ExtentHeader { rank, proof, .. } = self.header;
-        let proof = proof
-            .ok_or_else(|| format!("what rank {rank} wrote at byte {} has no checksum", self.at))?;
+        let proof = proof.ok_or_else(|| {
+            format!(
+                "the extent of rank {rank} at byte {} has no checksum",
+                self.at
+            )
+        })?;
         self.check_sum(file, proof.data, || Ok(()))
     }
 

@@ -299,7 +299,7 @@ fn inflate_whole(task: &Task, body: &[u8]) -> Result<Reserved<Vec<u8>>, Fault> {
     let mut inflated = flate2::read::ZlibDecoder::new(body).take(LARGEST_UNPACKED);
     loop {
         let read = inflated.read(&mut piece);
-        match read.map_err(|e| Fault::from(e).at("a deflated selection that does not inflate"))? {
+        match read.map_err(|e| Fault::from(e).at("a deflated selection that cannot be inflated"))? {
             0 => return Ok(Reserved::new(whole, reservation)),
             len => reservation.extend(&mut whole, &piece[..len])?,
         }

@@ -132,13 +132,13 @@ impl HeaderFields {
 
 fn name_len(len: i64) -> Result<u64, Fault> {
     let len = u64::try_from(len).ok().filter(|len| *len < MOST_NAME);
-    len.ok_or_else(|| "has a name of a length that cannot be".into())
+    len.ok_or_else(|| "has a name of an impossible length".into())
 }
 
 fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, Fault> {
     match name.pop() {
         Some(0) if !name.contains(&0) => Ok(name),
-        _ => Err("has a name that does not end where it should".into()),
+        _ => Err("has a name without a zero byte at its end".into()),
     }
 }
 

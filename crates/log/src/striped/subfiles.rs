@@ -230,7 +230,7 @@ impl Set {
         }
         if geometry.count != set.subfiles.len() {
             return Err(entry.refused(format!(
-                "it has {} subfiles, and the names of those that are there speak of {}",
+                "it has {} subfiles, but the names of the existing ones state {}",
                 geometry.count,
                 set.subfiles.len()
             )));
@@ -379,7 +379,7 @@ impl Set {
             }
             (false, _) if len < promised => {
                 let what = format!(
-                    "it has {len} bytes, where it should have {promised}: those that it lacks cannot be read"
+                    "it has {len} bytes, where it should have {promised}: the missing bytes cannot be read"
                 );
                 Some(Diagnostic::lost(what).at(name))
             }
@@ -405,7 +405,8 @@ impl Parts {
         let count = most.unwrap_or(0);
         if least != most {
             let least = least.unwrap_or(0);
-            let reason = format!("the names of its subfiles speak of {least} and of {count}");
+            let reason =
+                format!("the names of its subfiles state two numbers of them, {least} and {count}");
             return Err(entry.refused(reason));
         }
         let mut places: BTreeMap<Part, &SourcePath> = BTreeMap::new();

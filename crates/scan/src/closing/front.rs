@@ -98,9 +98,7 @@ pub(super) fn closed_front(front: Front<'_>, creation: &Id) -> Result<Vec<u8>> {
     let has_room = fits(SEAL_AT);
     // Groups with large nodes may use the bytes of the seal. Only a log with seals needs these.
     if !has_room && (has_seals || !fits(FRONT as usize - 32)) {
-        return Err(
-            "the metadata in front of the log take too much room: a fault of h5logfs".into(),
-        );
+        return Err("the metadata in front of the log take too much room: a bug in h5logfs".into());
     }
     front.resize(FRONT as usize, 0);
     id.mark(&mut front);

@@ -113,7 +113,7 @@ pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
         io::ErrorKind::NotFound => Error::of(
             path,
             format!(
-                "it was not closed, and its journal {name} is not there: copy that beside it from where the job has run. Without it the log cannot be recovered"
+                "it was not closed, and its journal {name} is not there: copy that beside it from where the job ran. Without it the log cannot be recovered"
             ),
         ),
         io::ErrorKind::PermissionDenied if foreign(&cause).is_none() => Error::of(

@@ -59,7 +59,7 @@ impl Handled {
         };
         let (summary, left) = (&self.summary, left.display());
         Some(format!(
-            "{summary}: what of it cannot be taken in is kept in {left}"
+            "{summary}: the part that cannot be taken in is kept in {left}"
         ))
     }
 }
@@ -369,7 +369,7 @@ pub fn restore(
         removed.map_err(|e| Error::io(&journal_path, e))?;
         return Err(Error::of(
             path,
-            "it goes on while what was kept of it is taken in",
+            "a job continues the log while its kept data are taken in",
         ));
     }
     for (number, file) in open_data_files(files, &journal.header)?.iter().enumerate() {

@@ -198,7 +198,7 @@ pub fn write_plain_attribute(
 pub fn write_texts(object: &Id, name: Name<'_>, space: &Id, texts: &[CString]) -> Result<()> {
     let pointers: Vec<*const c_char> = texts.iter().map(|t| t.as_ptr()).collect();
     if Space::of(space)?.elements() != Some(pointers.len() as u64) {
-        return Err("another number of texts than elements".into());
+        return Err("fewer or more texts than elements".into());
     }
     let datatype = variable_text_type()?;
     let attribute = create_attribute(object, name, &datatype, space)?;
@@ -219,7 +219,7 @@ pub fn write_sequences(
 ) -> Result<()> {
     let size = type_size(&Id::new(h5!(H5Tget_super(datatype.0)))?)?;
     if Space::of(space)?.elements() != Some(items.len() as u64) {
-        return Err("another number of sequences than elements".into());
+        return Err("fewer or more sequences than elements".into());
     }
     if items.iter().any(|item| !item.len().is_multiple_of(size)) {
         return Err(format!("a sequence of elements that are not of {size} bytes").into());

@@ -366,7 +366,7 @@ pub fn write_elements(dataset: &Id, values: &Values, memory: &Id, file: &Id) -> 
 /// Writes all elements of a dataset of variable-length texts. The dataspace must have as many elements as `texts`.
 pub fn write_text_elements(dataset: &Id, texts: &[CString]) -> Result<()> {
     if dataset_space(dataset)?.elements() != Some(texts.len() as u64) {
-        return Err("another number of texts than elements".into());
+        return Err("fewer or more texts than elements".into());
     }
     if texts.is_empty() {
         return Ok(());

@@ -96,7 +96,7 @@ impl Logs {
         self.sources.push(open.place, open.file);
         u16::try_from(self.sources.files.len()).map_err(|_| {
             let file = request.dir.full_path(request.relative);
-            Error::of(file, "more log files than there are numbers for")
+            Error::of(file, "more log files than source numbers")
         })
     }
 }
@@ -211,7 +211,7 @@ fn gaps(
         let place = metadata.path().display().to_string();
         Ok(Some(Diagnostic::lost(text).at(place)))
     } else {
-        let reason = format!("{text}: where the blocks of the others lie is not known");
+        let reason = format!("{text}: the places of the others' blocks are unknown");
         Err(Error::of(metadata.path(), reason))
     }
 }
@@ -221,7 +221,7 @@ fn without_metadata(data: SourceFile) -> Option<Diagnostic> {
     // An unreadable file may be a log.
     let is_log = has_log_magic(&data).unwrap_or(true);
     is_log.then(|| {
-        let text = "its metadata log is not there, which says what it holds";
+        let text = "its metadata log is not there, so the places of its data are unknown";
         Diagnostic::lost(text).at(data.path().display().to_string())
     })
 }
@@ -235,7 +235,7 @@ fn not_a_log(metadata: &SourceFile, data: Option<&SourceFile>) -> Result<Option<
     // One of the two files may be damaged.
     let is_data_log = data.map(has_log_magic).transpose()? == Some(true);
     let is_log = is_data_log || has_log_magic(metadata)?;
-    Ok((!is_log).then(|| note("no log, in spite of its name")))
+    Ok((!is_log).then(|| note("no log, despite its name")))
 }
 
 /// The relation of a log to a file.
@@ -303,7 +303,7 @@ fn missing_ranks(logs: &[OpenLog]) -> Vec<Diagnostic> {
         let left = ranks.saturating_sub(present.len() as u64);
         if left > 0 {
             missing.push(Diagnostic::lost(format!(
-                "of {ranks} processes {left} have no log here (number {number}): what they wrote may be missing"
+                "of {ranks} processes {left} have no log here (number {number}): their data may be missing"
             )));
         }
     }

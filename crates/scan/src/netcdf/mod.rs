@@ -41,11 +41,11 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
     let found = logs::find(request, &file, &companions)?;
     let has_logs = !found.logs.is_empty();
     if !has_logs && file.is_empty() {
-        let reason = "empty (a log file that was never closed may be so, too)";
+        let reason = "empty (a log file that was never closed can be empty, too)";
         return Err(not_a_log(&path, reason));
     }
     if !has_logs && !request.settings.without_logs {
-        let reason = "a netCDF classic file without logs (netcdf=hdf5 presents it all the same)";
+        let reason = "a netCDF classic file without logs (the option netcdf=hdf5 shows it anyway)";
         return Err(not_a_log(&path, reason));
     }
     let header = Header::read(&file).map_err(|e| {
@@ -132,6 +132,7 @@ fn changed_after_logs(sources: &[SourceFile]) -> Option<Diagnostic> {
     let (file, logs) = sources.split_first()?;
     let modified = |source: &SourceFile| source.identity().modified;
     let last = logs.iter().map(modified).max()?;
-    let text = "changed after its logs were: they are applied all the same, whether they were before or not";
+    let text =
+        "changed after its logs were: they are applied even if the file already contains them";
     (modified(file) > last).then(|| Diagnostic::note(text))
 }

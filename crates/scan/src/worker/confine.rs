@@ -111,7 +111,7 @@ pub fn restrict_files() -> Result<Option<String>> {
     Ok(match (status.ruleset, status.landlock) {
         (RulesetStatus::FullyEnforced, _) => None,
         (RulesetStatus::PartiallyEnforced, LandlockStatus::Available { .. }) => None,
-        (_, status) => Some(format!("Landlock cannot be had ({status:?})")),
+        (_, status) => Some(format!("Landlock is not available ({status:?})")),
     })
 }
 

@@ -87,7 +87,9 @@ pub fn serve_one(confinement: &Confinement) -> io::Result<()> {
             // The client waits for the end, so no clean-up comes first.
             exit(done.is_ok())
         }
-        Err(reason) => refuse(format!("a scan needs confinement, which fails: {reason}")),
+        Err(reason) => refuse(format!(
+            "a scan must be confined, but the confinement fails: {reason}"
+        )),
     }
 }
 
@@ -327,7 +329,7 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
     let most = task.settings.most;
     if bytes.len() as u64 > most {
         let len = bytes.len();
-        let reason = format!("{len} bytes of metadata are more than index_memory, {most} bytes");
+        let reason = format!("{len} bytes of metadata exceed index_memory, {most} bytes");
         return Err(bad(reason.into()));
     }
     Ok(bytes)
