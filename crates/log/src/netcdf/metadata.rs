@@ -138,7 +138,7 @@ fn name_len(len: i64) -> Result<u64, Fault> {
 fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, Fault> {
     match name.pop() {
         Some(0) if !name.contains(&0) => Ok(name),
-        _ => Err("has a name without a zero byte at its end".into()),
+        _ => Err("has a name whose first zero byte is not its last byte".into()),
     }
 }
 
