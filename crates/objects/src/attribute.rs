@@ -21,7 +21,7 @@ const SHORT: &str = "an attribute that ends early";
 /// An attribute of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
     /// The type of the elements. Attributes that are listed together share a committed type.
     pub datatype: Arc<Datatype>,

@@ -41,14 +41,14 @@ pub struct DatasetInfo {
 pub enum Layout {
     /// The elements themselves, from the header.
     Compact(Vec<u8>),
-    /// In one piece.
+    /// Contiguous elements.
     Contiguous {
         /// The address of the elements; `None` if no element was written.
         address: Option<u64>,
         /// The number of bytes.
         len: u64,
     },
-    /// In chunks.
+    /// Chunked elements.
     Chunked {
         /// The chunk index.
         index: ChunkIndex,
@@ -57,8 +57,8 @@ pub enum Layout {
         /// Chunks that extend past the edge of the dataset are not filtered.
         has_plain_edges: bool,
     },
-    /// In other datasets: the global heap collection with the mappings, and the number of their object; `None` if there
-    /// are no mappings.
+    /// Elements of other datasets: the global heap collection with the mappings, and the number of their object;
+    /// `None` if there are no mappings.
     Virtual(Option<(u64, u32)>),
     /// A place that this crate cannot find, with a description.
     Other(String),

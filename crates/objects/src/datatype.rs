@@ -28,21 +28,21 @@ pub enum Class {
     Integer {
         /// Whether the integer is signed, in two's complement.
         signed: bool,
-        /// The order of its bytes.
+        /// Whether the bytes are in big-endian order.
         big_endian: bool,
         /// The bits of the integer.
         bits: Bits,
     },
     /// A floating-point number.
     Float {
-        /// The order of its bytes.
+        /// Whether the bytes are in big-endian order.
         big_endian: bool,
         /// The meaning of the bits.
         format: FloatFormat,
     },
     /// A time. HDF5 does not define its unit.
     Time {
-        /// The order of its bytes.
+        /// Whether the bytes are in big-endian order.
         big_endian: bool,
     },
     /// Text of a fixed length.
@@ -54,7 +54,7 @@ pub enum Class {
     },
     /// A bit field.
     Bitfield {
-        /// The order of its bytes.
+        /// Whether the bytes are in big-endian order.
         big_endian: bool,
         /// The significant bits.
         bits: Bits,

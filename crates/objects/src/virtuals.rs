@@ -27,7 +27,7 @@ pub struct Mapping {
 /// A selection of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Picked {
-    /// None.
+    /// No elements.
     Nothing,
     /// All elements.
     All,

@@ -20,7 +20,7 @@ pub struct Translator<'a> {
     pub target: &'a Id,
     /// Addresses of the objects in the copy, by their addresses in the file.
     pub objects: &'a HashMap<u64, u64>,
-    /// How many references pointed at nothing.
+    /// The number of references to missing objects.
     pub lost: usize,
 }
 

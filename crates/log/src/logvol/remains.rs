@@ -19,7 +19,7 @@ const HEADER: usize = 28;
 /// The description of such a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Remains {
-    /// Number of leading zeros: space for what the close would have written.
+    /// Number of leading zeros: space that the close would have filled.
     zeros: u64,
     /// Length of the file.
     len: u64,

@@ -180,7 +180,7 @@ pub struct LogHeader {
     pub fields: HeaderFields,
     /// Number of valid entries at the start. A truncated log has fewer: see `walk`.
     pub entries: u64,
-    /// Set where entries are missing, or valid entries may have been left out.
+    /// Set if entries are missing, or if valid entries may have been left out.
     pub diagnostic: Option<Diagnostic>,
 }
 
@@ -281,7 +281,7 @@ fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64,
 pub(super) const FIRST_PAYLOAD: i64 = MAGIC.len() as i64;
 
 /// Calls `visit` with the valid entries in order. If the log ends early, or an entry cannot be followed, this entry
-/// and all later ones are lost, and the text of a diagnostic is returned. Fails if `visit` does, and where the log
+/// and all later ones are lost, and the text of a diagnostic is returned. Fails if `visit` fails, and if the log
 /// cannot be read.
 pub(super) fn walk(
     source: &SourceFile,

@@ -19,9 +19,9 @@ use h5logfs_common::fault::Fault;
 
 /// The file that the user named: the stub, or a subfile if there is no stub.
 pub struct Entry<'a> {
-    /// The files beside it.
+    /// The files in the directory of `file`.
     pub files: &'a LogFiles<'a>,
-    /// The file itself.
+    /// The named file.
     pub file: &'a SourceFile,
     /// The name of the stub.
     stub: OsString,

@@ -207,7 +207,7 @@ mod tests {
         [&b"SNOD\x01\0\x02\0"[..], &entries.concat()].concat()
     }
 
-    /// Hard links `a`, `e` and `g` to the objects 10, 30 and 50, and a soft link `c` to `a`.
+    /// Hard links `a`, `e` and `g` to the objects 10, 50 and 70, and a soft link `c` to `a`, in two leaves.
     fn table() -> Vec<u8> {
         let data = b"\0a\0c\0e\0g\0";
         let head = [data.len() as u64, 0, 32].map(u64::to_le_bytes);

@@ -38,7 +38,8 @@ pub const SIZES: Sizes = Sizes::of(LEAF_K, NODE_K);
 /// A complete object, except for addresses.
 #[derive(Debug)]
 pub struct NewObject {
-    /// The messages of the header, or of the header in `dense`. Objects that are alike share them.
+    /// The messages of the header. For an object with `dense` attributes, the messages of these attributes. Objects that
+    /// are alike share them.
     pub messages: Rc<Messages>,
     /// The bytes in which this object differs from others with the same messages.
     pub patches: Patches,

@@ -139,7 +139,7 @@ pub fn check_owner(path: &Path, journal: &Recorded) -> Result<()> {
     Err(Error::of(path, reason))
 }
 
-/// Why the log cannot be recovered while its journal is locked.
+/// The reason why the log cannot be recovered while its journal is locked.
 pub fn running(files: &LogFiles<'_>) -> String {
     let journal = files.open(&journal_place(files)).ok();
     let job = journal.as_ref().and_then(job_of);

@@ -56,7 +56,7 @@ pub fn set_extent(dataset: &Id, dims: &[u64]) -> Result<()> {
     h5!(H5Dset_extent(dataset.0, dims.as_ptr())).map(drop)
 }
 
-/// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` if it has no storage.
+/// The offset of a contiguous dataset's bytes from byte 0 of the file; `None` if it has no storage.
 pub fn dataset_offset(dataset: &Id) -> Result<Option<u64>> {
     let offset = unless_failed!(H5Dget_offset(dataset.0), UNDEFINED)?;
     Ok((offset != UNDEFINED).then_some(offset))

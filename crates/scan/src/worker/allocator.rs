@@ -15,8 +15,8 @@ pub fn keep_memory() {
         (libc::M_MMAP_THRESHOLD, LARGEST_IN_HEAP),
         (libc::M_TRIM_THRESHOLD, SPARE),
     ] {
-        // SAFETY: mallopt takes two numbers and may be called at any time. It returns 0 where it does not know a
-        // parameter; nothing depends on it.
+        // SAFETY: mallopt takes two numbers and may be called at any time. It returns 0 for an unknown parameter;
+        // nothing depends on it.
         unsafe { libc::mallopt(parameter, value) };
     }
 }

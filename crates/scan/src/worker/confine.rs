@@ -95,8 +95,8 @@ fn limit(resource: Resource, most: u64, grace: u64) -> Result<()> {
     rustix::process::setrlimit(resource, limits).map_err(failed("setrlimit"))
 }
 
-/// Forbids the process to use the file system and TCP and to send signals, with Landlock, as far as the kernel
-/// supports it. Returns what is missing, for the log.
+/// Uses Landlock to forbid the file system, TCP and signals, as far as the kernel supports it. Returns what is
+/// missing, for the log.
 pub fn restrict_files() -> Result<Option<String>> {
     let abi = ABI::V6;
     let ruleset = Ruleset::default()

@@ -479,7 +479,7 @@ fn readers_see_the_dimensions_and_variables_of_any_header() {
         expected.push('\n');
     }
     let Some(python) = Python::new() else { return };
-    // h5netcdf lists dimensions in the order of their scales, which depends on that of the variables.
+    // h5netcdf lists dimensions in the order of their scales. This order depends on the order of the variables.
     for (open, in_order) in [("netCDF4.Dataset", true), ("h5netcdf.File", false)] {
         let code = format!(
             "import glob, h5netcdf, netCDF4, sys
