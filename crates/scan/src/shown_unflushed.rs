@@ -178,7 +178,7 @@ impl Shown {
     }
 }
 
-/// The leading extents that lie in one file, and that share selections with no other extent.
+/// The leading extents that lie in the file of the first one, and share selections only with each other.
 fn alone(extents: &[Extent]) -> &[Extent] {
     let Some(first) = extents.first() else {
         return extents;

@@ -15,7 +15,7 @@ const MOST_BLOCKS: usize = 8;
 #[derive(Debug)]
 pub struct Window<B> {
     bytes: B,
-    /// Blocks with their offsets, the most recently used first.
+    /// Blocks with their offsets, the last one read first.
     kept: RefCell<VecDeque<(u64, Vec<u8>)>>,
 }
 

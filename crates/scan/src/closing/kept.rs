@@ -85,8 +85,8 @@ fn state(files: &LogFiles<'_>, master: &SourceFile, kept: &Kept) -> Result<KeptS
     )
 }
 
-/// The headers of the extents of the flush that begins at `begin` in a closed data file; `None` if they cannot be
-/// followed.
+/// The headers of the extents of a flush that begins at `begin` in a closed data file. The list is empty if the extents
+/// cannot be followed.
 fn headers_after(file: &SourceFile, begin: u64, flush: u64) -> Result<Vec<ExtentHeader>> {
     let about = |fault| Error::of(file.path(), fault);
     let end = sealed(file).map_err(about)?.map_or(begin, |seal| seal.end);

@@ -85,7 +85,8 @@ impl Values {
         Ok(sequences)
     }
 
-    /// Drops the elements of a list with references that `keeps` does not allow. The elements must not have pointers.
+    /// Drops the elements of a list with references that `keeps` does not allow. A list whose elements have pointers stays
+    /// unchanged.
     pub fn retain(&mut self, keeps: &dyn Fn(&[u8]) -> bool) -> Result<()> {
         if self.shape.has_pointers() || !self.shape.has_references() {
             return Ok(());
