@@ -1,12 +1,12 @@
-//! The chunk index of a dataset: a version 1 B-tree (HDF5 File Format Specification, III.A.1) over chunks that are numbered
-//! from 0 without gaps. All nodes but the last ones of each level are full, so place and bytes of each node can be
-//! computed.
+//! The chunk index of a dataset: a version-1 B-tree (HDF5 File Format Specification, III.A.1) over chunks that are
+//! numbered from 0 without gaps. All nodes except the last one of each level are full, so the place and the bytes of
+//! each node can be computed.
 //!
-//! In the canonical file the chunks are those of the whole grid, and have their numbers there. A [sparse](Chunks) tree lies in
-//! the same place, with the same nodes, but lists only some of the chunks: a file may claim more of them than can be counted.
-//! Nodes without any such chunk are zeros, and no node leads to them.
+//! In the canonical file, the chunks are those of the whole grid, with their numbers there. A [sparse](Chunks) tree
+//! lies at the same place, with the same nodes, but lists only some of the chunks, because a file may claim more chunks
+//! than can be counted. A node without a listed chunk is all zeros, and no other node leads to it.
 //!
-//! [`read`] shows the chunks of any such tree.
+//! [`read`] visits the chunks of any such tree.
 
 mod reader;
 
@@ -27,7 +27,7 @@ const UNDEFINED: u64 = u64::MAX;
 pub struct Key {
     /// Stored bytes of the chunk.
     pub size: u32,
-    /// Bit `i` is set where filter `i` of the pipeline was not applied.
+    /// Bit `i` is set if filter `i` of the pipeline was not applied.
     pub filter_mask: u32,
     /// Coordinates of the chunk's first element, and a zero: the bytes of an element count as a dimension.
     pub origin: Vec<u64>,
@@ -35,13 +35,13 @@ pub struct Key {
 
 /// The chunks that a tree lists.
 pub trait Chunks {
-    /// The first of them from this number on.
+    /// The first listed chunk from number `from` on.
     fn next(&self, from: u64) -> Option<u64>;
-    /// The last of them before this number.
+    /// The last listed chunk before number `end`.
     fn last_before(&self, end: u64) -> Option<u64>;
 }
 
-/// All of so many chunks.
+/// All chunks of a tree; the field is their number.
 #[derive(Debug, Clone, Copy)]
 pub struct All(pub u64);
 
@@ -55,7 +55,7 @@ impl Chunks for All {
     }
 }
 
-/// What a node leads to.
+/// The children of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     level: usize,
@@ -64,7 +64,7 @@ pub struct Node {
     children: Vec<u64>,
     /// The first chunk behind the node.
     next: Option<u64>,
-    /// The last chunk before it.
+    /// The last chunk before the node.
     before: Option<u64>,
 }
 
@@ -78,8 +78,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree over `chunks` chunks, at least one, of a dataset of rank `rank`. `None` where the tree would be
-    /// longer than 2^64 bytes.
+    /// The tree over `chunks` chunks (at least one) of a dataset of rank `rank`. `None` if the tree would be longer
+    /// than 2^64 bytes.
     pub fn new(chunks: u64, rank: usize) -> Option<Self> {
         let mut levels = vec![chunks.div_ceil(FAN_OUT)];
         while let Some(&top) = levels.last()
@@ -101,7 +101,7 @@ impl Tree {
         self.levels.iter().sum()
     }
 
-    /// Bytes that all nodes take. They are stored level by level, leaves first: the root is the last.
+    /// Bytes of all nodes. They are stored level by level, leaves first, so the root is the last node.
     pub fn bytes(&self) -> u64 {
         self.nodes() * self.node_size
     }
@@ -127,15 +127,15 @@ impl Tree {
         FAN_OUT.saturating_pow(level as u32)
     }
 
-    /// The chunks below a node, whether they are listed or not.
+    /// The chunks below a node, listed or not.
     fn chunks_of(&self, level: usize, place: u64) -> Range<u64> {
         let stride = Self::stride(level).saturating_mul(FAN_OUT);
         let first = place.saturating_mul(stride);
         first..first.saturating_add(stride).min(self.chunks)
     }
 
-    /// What node `number` leads to. `None` where none of its chunks is listed: such a node is zeros. But without any chunk
-    /// the root is an empty leaf.
+    /// The children of node `number`. `None` if none of its chunks is listed: such a node is all zeros. If no chunk is
+    /// listed at all, the root is an empty leaf.
     pub fn node(&self, number: u64, listed: &impl Chunks) -> Option<Node> {
         let (level, place) = self.locate(number);
         let Range { start, end } = self.chunks_of(level, place);
@@ -175,11 +175,11 @@ impl Tree {
 
     /// The bytes of a node.
     ///
-    /// * `base`: address of the tree's first byte,
-    /// * `chunk_address`: of a chunk's stored bytes,
-    /// * `key`: of a chunk,
+    /// * `base`: the address of the tree's first byte,
+    /// * `chunk_address`: returns the address of a chunk's stored bytes,
+    /// * `key`: returns the key of a chunk,
     /// * `chunk`: the chunk shape,
-    /// * `element`: bytes of one element.
+    /// * `element`: the size of one element in bytes.
     pub fn node_bytes(
         &self,
         node: &Node,
@@ -218,13 +218,13 @@ impl Tree {
         bytes
     }
 
-    /// The node at a byte offset from the start of the tree, and its range of bytes.
+    /// The number of the node at a byte offset from the start of the tree, and its byte range.
     pub fn node_at(&self, offset: u64) -> (u64, Range<u64>) {
         let number = offset / self.node_size;
         (number, self.place(number))
     }
 
-    /// The bytes of node `number`, counted from the start of the tree.
+    /// The byte range of node `number`, from the start of the tree.
     pub fn place(&self, number: u64) -> Range<u64> {
         number * self.node_size..(number + 1) * self.node_size
     }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the reader finds in the bytes of all nodes are the chunks that are listed, and only reachable nodes are not
+        /// The reader finds exactly the listed chunks in the bytes of all nodes. Only reachable nodes are not all
         /// zeros.
         #[test]
         fn a_sparse_tree_lists_its_chunks_and_no_others(
@@ -365,7 +365,7 @@ mod tests {
                     }
                 }
             }
-            // From the root, as libhdf5 does: by children, and on each level from sibling to sibling.
+            // The walk starts at the root, as in libhdf5: by children, and on each level from sibling to sibling.
             let mut level = vec![tree.root()];
             let mut seen = level.len();
             let mut found = Vec::new();

@@ -1,9 +1,8 @@
-//! The metadata image of a canonical file, and the few fields that are set in it after libhdf5 made it:
-//! times, addresses of chunk indexes, end of file, and the checksums over them. Section numbers are those
-//! of the HDF5 File Format Specification.
+//! Patches the canonical image that libhdf5 made: times, addresses of chunk indexes, end of file, and the checksums
+//! over them. Section numbers are those of the HDF5 File Format Specification.
 //!
-//! libhdf5 makes an image, but a snapshot from another process may carry it. Every offset is checked. Fields can
-//! be found in other HDF5 bytes, too: see [`HeaderBytes`].
+//! A snapshot from another process may carry the image, so every offset is checked. The fields can be found in other
+//! HDF5 bytes, too: see [`HeaderBytes`].
 
 mod added;
 pub mod btree2;
@@ -38,7 +37,7 @@ type Result<T> = std::result::Result<T, Fault>;
 /// The largest rank of a dataspace (`H5S_MAX_RANK`).
 pub const MAX_RANK: usize = 32;
 
-/// Times in seconds since 1970, of the object whose header is at `header`.
+/// Times of the object whose header is at `header`, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectTimes {
     /// Address of the object header.
@@ -53,18 +52,18 @@ pub struct ObjectTimes {
     pub birth: u32,
 }
 
-/// Random access to the bytes of an HDF5 file; addresses count from the first of them.
+/// Random access to the bytes of an HDF5 file. Addresses count from its first byte.
 pub trait HeaderBytes {
     /// Number of bytes.
     fn size(&self) -> u64;
 
-    /// Fills `buf` from byte `at` on. Fails with the reason where bytes are missing.
+    /// Fills `buf` from byte `at` on. Fails with the reason if bytes are missing.
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()>;
 }
 
-/// The same, for bytes that can be changed.
+/// Random access to bytes that can be changed.
 pub trait HeaderBytesMut: HeaderBytes {
-    /// Replaces the bytes from byte `at` on. Fails with the reason where that is not possible.
+    /// Replaces the bytes from byte `at` on. Fails with the reason if that is not possible.
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
 }
 
@@ -127,14 +126,14 @@ fn range(at: u64, len: usize) -> Result<Range<usize>> {
     Ok(start..end)
 }
 
-/// The `N` bytes at `at`.
+/// Reads the `N` bytes at `at`.
 fn read_array<const N: usize, B: HeaderBytes + ?Sized>(bytes: &B, at: u64) -> Result<[u8; N]> {
     let mut found = [0; N];
     bytes.read(at, &mut found)?;
     Ok(found)
 }
 
-/// The `len` bytes at `at`, if there are so many.
+/// Reads the `len` bytes at `at`. Fails if the file has fewer.
 pub fn read_vec<B: HeaderBytes + ?Sized>(bytes: &B, at: u64, len: u64) -> Result<Vec<u8>> {
     let end = at.checked_add(len).filter(|end| *end <= bytes.size());
     let len = end.and(usize::try_from(len).ok()).ok_or(PAST_IMAGE)?;
@@ -163,7 +162,7 @@ impl<B: HeaderBytes> Image<B> {
         self.get(at).map(u32::from_le_bytes)
     }
 
-    /// Where the superblock (II.A) says that the file ends.
+    /// The end of the file according to its superblock (II.A).
     pub fn end_of_file(&self) -> Result<u64> {
         let at = match self.get::<1>(8)? {
             [0] => 40,
@@ -174,7 +173,7 @@ impl<B: HeaderBytes> Image<B> {
         self.get(at).map(u64::from_le_bytes)
     }
 
-    /// The data layout message (IV.A.2.i) of the object header at `header`.
+    /// Reads the data layout message (IV.A.2.i) of the object header at `header`.
     pub fn layout(&self, header: u64) -> Result<Vec<u8>> {
         let message = self
             .message(header, kind::LAYOUT)?
@@ -182,15 +181,15 @@ impl<B: HeaderBytes> Image<B> {
         message.body(&self.bytes)
     }
 
-    /// The fill value of the dataset whose object header is at `header` (IV.A.2.f), in the datatype of the file. Empty stands
-    /// for zeros, and for none.
+    /// Reads the fill value of the dataset whose object header is at `header` (IV.A.2.f), in the datatype of the file.
+    /// An empty value stands for zeros or for no fill value.
     pub fn fill_value(&self, header: u64) -> Result<Vec<u8>> {
         let message = self.message(header, kind::FILL_VALUE)?;
         let message = message.ok_or("no fill value message")?;
         fill_value(&message.body(&self.bytes)?)
     }
 
-    /// The first message of a kind in the object header at `header`.
+    /// Finds the first message of a type in the object header at `header`.
     fn message(&self, header: u64, kind: u16) -> Result<Option<Message>> {
         let mut found = None;
         object_header::messages(&self.bytes, header, Mode::Lenient, |message| {
@@ -204,7 +203,7 @@ impl<B: HeaderBytes> Image<B> {
     }
 }
 
-/// The fill value in a message (IV.A.2.f). Empty stands for zeros, and for none.
+/// Reads the fill value of a message (IV.A.2.f). An empty value stands for zeros or for no fill value.
 pub fn fill_value(message: &[u8]) -> Result<Vec<u8>> {
     const HAS_VALUE: u8 = 1 << 5;
     let mut fields = match *message {
@@ -215,7 +214,7 @@ pub fn fill_value(message: &[u8]) -> Result<Vec<u8>> {
         [version, ..] => return Err(format!("fill value message of version {version}").into()),
     };
     let len = fields.u32().ok_or(SHORT_FILL_VALUE)?;
-    // 0 is the default fill value, and all bits of a negative length say that there is none.
+    // Length 0 is the default fill value. A negative length means that there is no fill value.
     let len = usize::try_from(len as i32).unwrap_or(0);
     let value = fields.take(len).ok_or(SHORT_FILL_VALUE)?;
     Ok(value.to_vec())
@@ -224,7 +223,7 @@ pub fn fill_value(message: &[u8]) -> Result<Vec<u8>> {
 const SHORT_FILL_VALUE: &str = "fill value message too short";
 
 impl<B> Image<B> {
-    /// The bytes with all fields set.
+    /// The bytes, with all patches.
     pub fn into_bytes(self) -> B {
         self.bytes
     }
@@ -244,7 +243,7 @@ impl<B: HeaderBytesMut> Image<B> {
         self.put(block.start + len, &lookup3(&bytes).to_le_bytes())
     }
 
-    /// Superblock (II.A): base address, end of file.
+    /// Sets base address and end of file in the superblock (II.A).
     pub fn set_superblock(&mut self, base: u64, end_of_file: u64) -> Result<()> {
         let (base_at, end_at, checksum) = match self.get::<1>(8)? {
             [0] => (24, 40, None),
@@ -257,8 +256,8 @@ impl<B: HeaderBytesMut> Image<B> {
         checksum.map_or(Ok(()), |block| self.checksum(block))
     }
 
-    /// Refreshes the checksum of the superblock, where it has one. libhdf5 clears a field of it in the image of an open file,
-    /// and leaves the checksum as it was.
+    /// Refreshes the checksum of the superblock, if it has one. libhdf5 clears a field of the superblock in the image
+    /// of an open file, and does not update the checksum.
     pub fn refresh_superblock(&mut self) -> Result<()> {
         match self.get::<1>(8)? {
             [2 | 3] => self.checksum(0..48),
@@ -266,7 +265,7 @@ impl<B: HeaderBytesMut> Image<B> {
         }
     }
 
-    /// Data layout message (IV.A.2.i), version 3.
+    /// Sets the address in a data layout message of version 3 (IV.A.2.i).
     pub fn set_layout_address(&mut self, header: u64, address: u64, chunked: bool) -> Result<()> {
         let message = self
             .message(header, kind::LAYOUT)?
@@ -286,7 +285,7 @@ impl<B: HeaderBytesMut> Image<B> {
         message.block.map_or(Ok(()), |block| self.checksum(block))
     }
 
-    /// Fill value message (IV.A.2.f), version 2: sets early space allocation.
+    /// Sets early space allocation in a fill value message of version 2 (IV.A.2.f).
     pub fn set_early_allocation(&mut self, header: u64) -> Result<()> {
         const EARLY: u8 = 1;
         let message = self.message(header, kind::FILL_VALUE)?;
@@ -298,8 +297,8 @@ impl<B: HeaderBytesMut> Image<B> {
         message.block.map_or(Ok(()), |block| self.checksum(block))
     }
 
-    /// Version-2 headers keep four times in their prefix (IV.A.1.b); in version 1 the modification
-    /// time is a message, which not every object has.
+    /// Sets the times of an object. Version-2 headers keep four times in their prefix (IV.A.1.b). In version 1, the
+    /// modification time is a message, and some objects lack it.
     pub fn set_times(&mut self, times: &ObjectTimes) -> Result<()> {
         let prefix = Prefix::read(&self.bytes, times.header)?;
         if prefix.flags().is_none() {
@@ -317,7 +316,8 @@ impl<B: HeaderBytesMut> Image<B> {
     }
 }
 
-/// The `len` bytes at `at`, of which the last four are a checksum, without it. Fails where that is wrong.
+/// Reads the `len` bytes at `at`, and returns them without the checksum in their last four bytes. Fails if the checksum
+/// is wrong.
 pub fn read_checked<B: HeaderBytes + ?Sized>(bytes: &B, at: u64, len: u64) -> Result<Vec<u8>> {
     let mut found = read_vec(bytes, at, len)?;
     let sum = found.len().checked_sub(4).map(|at| found.split_off(at));
@@ -327,7 +327,7 @@ pub fn read_checked<B: HeaderBytes + ?Sized>(bytes: &B, at: u64, len: u64) -> Re
     Err(format!("a block at {at} with a wrong checksum").into())
 }
 
-/// The checksum of HDF5 metadata: Bob Jenkins' lookup3, `hashlittle` with an initial value of 0.
+/// Computes the checksum of HDF5 metadata: Bob Jenkins' lookup3, `hashlittle` with an initial value of 0.
 pub fn lookup3(bytes: &[u8]) -> u32 {
     let word = |b: &[u8]| {
         let mut padded = [0; 4];
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn lookup3_agrees_with_its_author() {
-        // The vectors of Jenkins' own driver, with an initial value of 0.
+        // The expected values are those of Jenkins' own driver, with an initial value of 0.
         assert_eq!(lookup3(b""), 0xdead_beef);
         assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
     }

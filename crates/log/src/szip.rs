@@ -1,7 +1,7 @@
-//! What the szip filter of HDF5 has made is undone: adaptive entropy coding (`entropy`), in the form of the library szlib.
+//! Undoes the szip filter of HDF5: adaptive entropy coding (`entropy`), in the form of the library szlib.
 //!
-//! The elements of a chunk follow the number of their bytes. Elements of 32 and 64 bits are coded as planes of bytes; and each
-//! scanline, which has nothing to do with the rows of a dataset, is filled up to whole blocks.
+//! A stored chunk begins with the number of bytes of its elements. Elements of 32 and 64 bits are coded as byte planes.
+//! Each scanline is padded to whole blocks. Scanlines are unrelated to the rows of a dataset.
 
 mod entropy;
 
@@ -12,7 +12,7 @@ use entropy::Entropy;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Bits of the first parameter: elements begin with the byte of the highest value, and differences are coded.
+/// Bits of the first parameter: elements begin with their most significant byte, and differences are coded.
 const MSB: u32 = 16;
 const NEAREST_NEIGHBOUR: u32 = 32;
 
@@ -20,20 +20,20 @@ const NEAREST_NEIGHBOUR: u32 = 32;
 const MOST_IN_BLOCK: u32 = 32;
 const MOST_BLOCKS: u32 = 4096;
 
-/// How elements are coded.
+/// The coding of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Coding {
     options: u32,
     /// Elements of a block.
     block: u32,
-    /// Bits of an element as the program has it.
+    /// Bits of an element, as the program sees it.
     bits: u32,
     /// Elements of a scanline.
     scanline: u32,
 }
 
 impl Coding {
-    /// What the parameters of the filter say.
+    /// Reads the parameters of the filter.
     fn of(values: &[u32]) -> Result<Self> {
         let [options, block, bits, scanline, ..] = *values else {
             return Err("szip without its four parameters".into());
@@ -53,7 +53,7 @@ impl Coding {
         })
     }
 
-    /// Bytes of an element, each of which lies in a plane of its own. 1 for elements that are coded as they are.
+    /// The number of byte planes, one for each byte of an element; 1 for elements that are not split.
     fn planes(self) -> usize {
         match self.bits {
             32 => 4,
@@ -72,20 +72,20 @@ impl Coding {
     }
 }
 
-/// Bytes of memory that it takes to make at most `raw` bytes.
+/// Bytes of memory for a result of at most `raw` bytes.
 pub fn memory(raw: u64) -> u64 {
-    /// Of numbers of an interval.
+    /// Bytes of the numbers of an interval.
     const INTERVAL: u64 = MOST_BLOCKS as u64 * MOST_IN_BLOCK as u64 * 4;
-    // Once as planes, and once as elements.
+    // The result exists once as planes and once as elements.
     raw.saturating_mul(2).saturating_add(INTERVAL)
 }
 
-/// Undoes the filter, with these parameters. The result has `most` bytes at most.
+/// Undoes the filter with these parameters. The result has at most `most` bytes.
 pub fn decode(stored: &[u8], most: u64, values: &[u32]) -> Result<Vec<u8>> {
     let coding = Coding::of(values)?;
     let (len, stream) = stored
         .split_first_chunk()
-        .ok_or("a chunk of szip that ends early")?;
+        .ok_or("an szip chunk that ends early")?;
     let len = u32::from_le_bytes(*len);
     if u64::from(len) > most {
         return Err(format!("{len} bytes of szip instead of {most}").into());
@@ -102,7 +102,7 @@ pub fn decode(stored: &[u8], most: u64, values: &[u32]) -> Result<Vec<u8>> {
     let mut out = zeroed(len)?;
     let mut rest = &mut out[..];
     let (line, interval) = (coding.scanline as usize, entropy.block * entropy.interval);
-    // With fill values behind each line.
+    // This count includes the padding behind each line.
     let count = (len / width).div_ceil(line) * interval;
     let count = if line == interval { len / width } else { count };
     entropy.decode(stream, count, |numbers| {
@@ -123,7 +123,7 @@ pub fn decode(stored: &[u8], most: u64, values: &[u32]) -> Result<Vec<u8>> {
     }
 }
 
-/// Elements of which all first bytes come first, then all second ones, and so on.
+/// Joins byte planes into elements. The planes hold the first bytes of all elements, then all second bytes, and so on.
 fn interleaved(planes: &[u8], width: usize) -> Result<Vec<u8>> {
     let mut out = zeroed(planes.len())?;
     let count = planes.len() / width;
@@ -156,7 +156,8 @@ mod tests {
         }
     };
 
-    /// What libhdf5 2.0 makes of these elements, of so many bytes, with libaec 1.1.
+    /// Chunks that libhdf5 2.0 with libaec 1.1 makes of these elements: their number of bytes, the parameters, and the
+    /// stored bytes.
     const CHUNKS: [(Element, usize, [u32; 4], &str); 10] = [
         (
             FEW,

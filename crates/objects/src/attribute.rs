@@ -1,4 +1,4 @@
-//! Attributes: messages of an object (IV.A.2.m), or objects of a fractal heap (IV.A.2.v).
+//! Attributes, in messages of an object (IV.A.2.m) or in a fractal heap (IV.A.2.v).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -14,31 +14,31 @@ use crate::messages::{Header, shared, shared_address};
 use crate::{Dataspace, Objects, Result, at};
 
 const KINDS: [u16; 2] = [kind::ATTRIBUTE, kind::ATTRIBUTE_INFO];
-/// The bytes of a record of the index: the number of an object in the heap, flags, order, and a hash.
+/// The bytes of an index record: the heap ID of an attribute, flags, creation order, and a hash.
 const RECORD: usize = 17;
 const SHORT: &str = "an attribute that ends early";
 
 /// An attribute of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
-    /// The type of its elements. Attributes that were listed together share a committed one.
+    /// The type of the elements. Attributes that are listed together share a committed type.
     pub datatype: Arc<Datatype>,
-    /// How many there are.
+    /// The extent of the attribute.
     pub space: Dataspace,
-    /// Its elements, in the form of the file: see [`Objects::values`].
+    /// The elements in the form of the file: see [`Objects::values`].
     pub bytes: Vec<u8>,
 }
 
 /// Reads attribute messages.
 struct Reader<'a, B: ?Sized> {
     bytes: &'a B,
-    /// The committed datatypes that were read, by the addresses of their headers.
+    /// The committed datatypes read so far, by the addresses of their headers.
     types: HashMap<u64, Arc<Datatype>>,
 }
 
-/// Where attributes lie that are in no message.
+/// The fractal heap and index of an object with dense attributes.
 struct Dense<'a, B: ?Sized> {
     heap: FractalHeap<'a, B>,
     index: Tree<'a, B>,
@@ -53,13 +53,13 @@ struct Record<'a> {
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// The attributes of the object at an address: in the order in which they were created where the object keeps that, else
-    /// by name.
+    /// The attributes of the object at `object`. They are in creation order if the object tracks it, and else sorted by
+    /// name.
     pub fn attributes(&self, object: u64) -> Result<Vec<Attribute>> {
         self.all_attributes(object).map_err(at(object))
     }
 
-    /// The attribute of this name. Of many attributes that lie outside the header, it reads a few blocks only.
+    /// The attribute called `name`. If many attributes lie outside the header, only a few blocks are read.
     pub fn attribute(&self, object: u64, name: impl AsRef<[u8]>) -> Result<Option<Attribute>> {
         self.attribute_of(object, name.as_ref()).map_err(at(object))
     }
@@ -110,7 +110,7 @@ impl<B: HeaderBytes> Objects<B> {
 }
 
 impl<'a, B: HeaderBytes> Dense<'a, B> {
-    /// `None` where all attributes are messages.
+    /// Opens the dense attributes of an object; `None` if all attributes are messages.
     fn of(bytes: &'a B, header: &Header) -> Result<Option<Self>> {
         let Some(info) = header.first(kind::ATTRIBUTE_INFO) else {
             return Ok(None);
@@ -127,7 +127,8 @@ impl<'a, B: HeaderBytes> Dense<'a, B> {
         Ok(Some(Dense { heap, index }))
     }
 
-    /// Shows attributes with their places in the order of their creation: all, or those whose names have the hash of this one.
+    /// Calls `see` with attributes and their creation order: with all of them, or with those whose names have the hash
+    /// of `name`.
     fn each(
         &mut self,
         reader: &mut Reader<'_, B>,
@@ -156,8 +157,8 @@ impl<'a, B: HeaderBytes> Dense<'a, B> {
     }
 }
 
-/// The addresses of the heap and the index of names in an attribute info message (IV.A.2.v). `Some(None)`: all attributes are
-/// messages.
+/// The addresses of the heap and of the index of names in an attribute info message (IV.A.2.v). `Some(None)`: all
+/// attributes are messages.
 fn dense_places(message: &[u8]) -> Option<Option<(u64, u64)>> {
     const TRACKS_ORDER: u8 = 1;
     let mut fields = Fields(message);
@@ -185,14 +186,14 @@ impl<'a> Record<'a> {
     }
 }
 
-/// An attribute message, taken apart.
+/// The parts of an attribute message.
 pub struct Parts<'a> {
     pub name: &'a [u8],
     pub datatype: &'a [u8],
     pub has_shared_datatype: bool,
     pub space: &'a [u8],
     pub has_shared_space: bool,
-    /// Its elements, and what may follow.
+    /// The elements, and possibly padding.
     pub rest: &'a [u8],
 }
 
@@ -216,7 +217,7 @@ impl<'a> Parts<'a> {
         };
         let sizes = [fields.u16()?, fields.u16()?, fields.u16()?].map(usize::from);
         if version == 3 {
-            // The character set of the name.
+            // The character set of the name is skipped.
             fields.skip(1)?;
         }
         let pad = if version == 1 { 8 } else { 1 };
@@ -277,7 +278,7 @@ impl<'a, B: HeaderBytes> Reader<'a, B> {
         })
     }
 
-    /// The datatype that a shared message names.
+    /// The committed datatype that a shared message refers to.
     fn committed(&mut self, place: &[u8]) -> Result<Arc<Datatype>> {
         let address = shared_address(place)?;
         if let Some(known) = self.types.get(&address) {

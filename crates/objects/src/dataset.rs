@@ -1,4 +1,5 @@
-//! What the header of a dataset says: type, extent, layout (IV.A.2.i), fill value (IV.A.2.e and f), filters (IV.A.2.l).
+//! The description of a dataset in its header: type, extent, layout (IV.A.2.i), fill value (IV.A.2.e and f), filters
+//! (IV.A.2.l).
 
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::object_header::kind;
@@ -9,7 +10,7 @@ use crate::datatype::Datatype;
 use crate::messages::Header;
 use crate::{Dataspace, Objects, Result, at};
 
-/// The types of messages that tell what a dataset is.
+/// The message types that describe a dataset.
 pub const KINDS: [u16; 7] = [
     kind::DATATYPE,
     kind::DATASPACE,
@@ -20,50 +21,51 @@ pub const KINDS: [u16; 7] = [
     kind::EXTERNAL_FILES,
 ];
 
-/// A dataset.
+/// The description of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetInfo {
-    /// The type of its elements.
+    /// The type of the elements.
     pub datatype: Datatype,
-    /// Its extent.
+    /// The extent.
     pub space: Dataspace,
-    /// Where its elements are.
+    /// The place of the elements.
     pub layout: Layout,
-    /// An element in the form of the file. `None`: zeros, or none is defined.
+    /// The fill value as an element in the form of the file; `None` for zeros or an undefined value.
     pub fill: Option<Vec<u8>>,
-    /// The filters of its chunks, in the order in which they are applied.
+    /// The filters of the chunks, in the order of their application.
     pub filters: Vec<Filter>,
 }
 
-/// Where the elements of a dataset are.
+/// The place of a dataset's elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
-    /// Here.
+    /// The elements themselves, from the header.
     Compact(Vec<u8>),
-    /// In one piece.
+    /// Contiguous elements.
     Contiguous {
-        /// Its address. `None`: no element was written.
+        /// The address of the elements; `None` if no element was written.
         address: Option<u64>,
-        /// Its bytes.
+        /// The number of bytes.
         len: u64,
     },
-    /// In chunks.
+    /// Chunked elements.
     Chunked {
-        /// Where they are listed.
+        /// The chunk index.
         index: ChunkIndex,
-        /// The extent of each. No dimension is 0.
+        /// The extent of each chunk. No dimension is 0.
         chunk: Vec<u64>,
-        /// Chunks that go past the edge of the dataset have no filters.
+        /// Chunks that extend past the edge of the dataset are not filtered.
         has_plain_edges: bool,
     },
-    /// In other datasets: the global heap collection with the mappings, and their number there. `None`: there are none.
+    /// Elements of other datasets: the global heap collection with the mappings, and the number of their object;
+    /// `None` if there are no mappings.
     Virtual(Option<(u64, u32)>),
-    /// Somewhere else: what this crate cannot find.
+    /// A place that this crate cannot find, with a description.
     Other(String),
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// What the dataset at an address is.
+    /// The description of the dataset at an address.
     pub fn dataset(&self, address: u64) -> Result<DatasetInfo> {
         let header = Header::read(&self.bytes, address, &KINDS);
         let info = header.and_then(|header| self.dataset_of(&header));
@@ -77,7 +79,7 @@ impl<B: HeaderBytes> Objects<B> {
         datatype.map_err(at(address))
     }
 
-    /// The committed datatype with this header.
+    /// Reads the committed datatype of this header.
     pub(crate) fn type_of(&self, header: &Header) -> Result<Datatype> {
         Datatype::of_message(&self.data(header, kind::DATATYPE, "no datatype")?)
     }
@@ -86,7 +88,7 @@ impl<B: HeaderBytes> Objects<B> {
         header.first(kind).ok_or(none)?.data(&self.bytes)
     }
 
-    /// The dataset with this header, which has messages of [`KINDS`].
+    /// Reads the dataset of this header. `header` holds messages of [`KINDS`].
     pub(crate) fn dataset_of(&self, header: &Header) -> Result<DatasetInfo> {
         let data = |kind, none| self.data(header, kind, none);
         let datatype = Datatype::of_message(&data(kind::DATATYPE, "no dataset: it has no type")?)?;
@@ -152,7 +154,7 @@ const CONTIGUOUS: u8 = 1;
 const CHUNKED: u8 = 2;
 const VIRTUAL: u8 = 3;
 
-/// Versions 1 and 2.
+/// Reads a layout message of version 1 or 2.
 fn old_layout(
     fields: &mut Fields<'_>,
     datatype: &Datatype,
@@ -187,7 +189,7 @@ fn old_layout(
     })
 }
 
-/// Versions 3 to 5.
+/// Reads a layout message of version 3 to 5.
 fn new_layout(version: u8, fields: &mut Fields<'_>) -> Result<Option<Layout>> {
     let Some(class) = fields.u8() else {
         return Ok(None);
@@ -229,7 +231,7 @@ fn new_layout(version: u8, fields: &mut Fields<'_>) -> Result<Option<Layout>> {
     }
 }
 
-/// The chunks of version 4 and 5: their index and extent, and whether those at the edge have no filters.
+/// Reads the chunks of version 4 and 5: their index and extent, and whether chunks at the edge are not filtered.
 fn indexed_chunks(fields: &mut Fields<'_>) -> Option<(ChunkIndex, Vec<u64>, bool)> {
     const PLAIN_EDGES: u8 = 1;
     const FILTERED: u8 = 2;
@@ -252,13 +254,13 @@ fn indexed_chunks(fields: &mut Fields<'_>) -> Option<(ChunkIndex, Vec<u64>, bool
     Some((index, dims, flags & PLAIN_EDGES != 0))
 }
 
-/// The address behind the parameters of an index, which its header has, too.
+/// The address behind the parameters of an index. The header of the index repeats these parameters.
 fn address_behind(fields: &mut Fields<'_>, parameters: usize) -> Option<Option<u64>> {
     fields.skip(parameters)?;
     fields.address()
 }
 
-/// The last dimension is the bytes of an element.
+/// A chunked layout. The last dimension of `chunk` is the size of an element in bytes.
 fn chunked(index: ChunkIndex, mut chunk: Vec<u64>, has_plain_edges: bool) -> Result<Layout> {
     chunk.pop().ok_or("chunks without dimensions")?;
     if chunk.contains(&0) {
@@ -277,7 +279,7 @@ fn numbers(fields: &mut Fields<'_>, count: usize, width: usize) -> Option<Vec<u6
 
 /// Reads a filter pipeline message of versions 1 and 2.
 pub fn pipeline(message: &[u8]) -> Option<Vec<Filter>> {
-    /// Filters below have no name in version 2.
+    /// Filters below this number have no name in version 2.
     const FIRST_NAMED: u16 = 256;
     let mut fields = Fields(message);
     let (version, count) = (fields.u8()?, fields.u8()?);

@@ -6,182 +6,183 @@ use h5logfs_log::image::{Fields, MAX_RANK};
 
 use crate::Result;
 
-/// How deep types may be in each other. One element has as many values in each other.
+/// The deepest nesting of types. An element has as many nested values.
 const MOST_DEPTH: usize = 24;
-/// Bytes of an element of variable length: a number, and its place in a global heap.
+/// Bytes of an element of variable length: a count, and a place in a global heap.
 const VARIABLE: u32 = 16;
 const SHORT: &str = "a datatype message that ends early";
 
 /// The type of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Datatype {
-    /// Bytes of an element. It is not 0.
+    /// Bytes of an element; never 0.
     pub size: u32,
-    /// What an element is.
+    /// The class of the type.
     pub class: Class,
 }
 
-/// What an element is.
+/// The class of a datatype.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Class {
-    /// A number without a fraction.
+    /// An integer.
     Integer {
-        /// In two's complement.
+        /// Whether the integer is signed, in two's complement.
         signed: bool,
-        /// The order of its bytes.
+        /// Whether the bytes are in big-endian order.
         big_endian: bool,
-        /// The bits of the element that are the number.
+        /// The bits of the integer.
         bits: Bits,
     },
-    /// A number with a fraction.
+    /// A floating-point number.
     Float {
-        /// The order of its bytes.
+        /// Whether the bytes are in big-endian order.
         big_endian: bool,
-        /// What its bits mean.
+        /// The meaning of the bits.
         format: FloatFormat,
     },
-    /// A time. HDF5 does not say what it counts.
+    /// A time. HDF5 does not define its unit.
     Time {
-        /// The order of its bytes.
+        /// Whether the bytes are in big-endian order.
         big_endian: bool,
     },
     /// Text of a fixed length.
     Text {
-        /// What follows the text.
+        /// The padding of the text.
         padding: Padding,
-        /// Whether it is UTF-8. If not, it should be ASCII.
+        /// Whether the text is UTF-8. Otherwise it should be ASCII.
         utf8: bool,
     },
-    /// Bits.
+    /// A bit field.
     Bitfield {
-        /// The order of its bytes.
+        /// Whether the bytes are in big-endian order.
         big_endian: bool,
-        /// The bits of the element that mean something.
+        /// The significant bits.
         bits: Bits,
     },
-    /// Bytes of which HDF5 knows nothing.
+    /// Bytes without meaning to HDF5.
     Opaque {
-        /// What they are.
+        /// The description of the bytes.
         tag: Vec<u8>,
     },
-    /// A structure.
+    /// A compound.
     Compound {
-        /// Its members, in the order of the file. No two share bytes in a sound file.
+        /// The members, in the order of the file. In a valid file no two share bytes.
         members: Vec<Member>,
     },
-    /// What leads to an object, or to a part of a dataset.
+    /// A reference to an object, or to a part of a dataset.
     Reference(ReferenceKind),
-    /// Numbers with names.
+    /// An enumeration.
     Enumeration {
         /// The type of the numbers.
         base: Box<Datatype>,
-        /// The names, and the numbers as elements.
+        /// The names, and the numbers in the form of elements.
         members: Vec<(Vec<u8>, Vec<u8>)>,
     },
-    /// A list of any length, in a global heap.
+    /// A sequence of variable length, in a global heap.
     VariableList {
-        /// The type of its elements.
+        /// The type of the sequence's elements.
         base: Box<Datatype>,
     },
-    /// Text of any length, in a global heap.
+    /// A text of variable length, in a global heap.
     VariableText {
-        /// What follows the text.
+        /// The padding of the text.
         padding: Padding,
-        /// Whether it is UTF-8. If not, it should be ASCII.
+        /// Whether the text is UTF-8. Otherwise it should be ASCII.
         utf8: bool,
     },
-    /// As many elements in each.
+    /// An array of fixed extent.
     Array {
-        /// Their type.
+        /// The type of the array's elements.
         base: Box<Datatype>,
-        /// Their extent. No dimension is 0.
+        /// The extent. No dimension is 0.
         dims: Vec<u32>,
     },
-    /// A complex number: the real part, and behind it the imaginary one.
+    /// A complex number: the real part, followed by the imaginary part.
     Complex {
         /// The type of each part.
         base: Box<Datatype>,
     },
-    /// What this crate cannot take apart: why.
+    /// A type that this crate cannot decode, with the reason.
     Other(String),
 }
 
-/// Bits of an element. Bit 0 is the lowest one, whatever the order of the bytes.
+/// A range of bits. Bit 0 is the lowest one in either byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bits {
     /// The lowest bit.
     pub offset: u16,
-    /// How many there are. In a sound file, not more than the element has.
+    /// The number of bits. In a valid file, the element has at least as many.
     pub precision: u16,
 }
 
-/// What the bits of a floating-point number mean.
+/// The meaning of the bits of a floating-point number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FloatFormat {
-    /// The bits of the element that are the number.
+    /// The bits of the number.
     pub bits: Bits,
-    /// The bit of the sign.
+    /// The sign bit.
     pub sign: u8,
     /// The lowest bit of the exponent.
     pub exponent_at: u8,
-    /// Bits of the exponent.
+    /// The number of bits of the exponent.
     pub exponent_bits: u8,
     /// The lowest bit of the mantissa.
     pub mantissa_at: u8,
-    /// Bits of the mantissa.
+    /// The number of bits of the mantissa.
     pub mantissa_bits: u8,
-    /// What is subtracted from the exponent.
+    /// The bias of the exponent.
     pub bias: u32,
-    /// What the highest bit of the mantissa is.
+    /// The state of the mantissa's highest bit.
     pub normalization: Normalization,
 }
 
-/// What the highest bit of a mantissa is.
+/// The highest bit of a mantissa.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Normalization {
-    /// Anything.
+    /// Not normalized: the bit may have any value.
     None,
-    /// 1, and it is stored.
+    /// Always 1, and stored.
     Stored,
-    /// 1, and it is not stored.
+    /// Always 1, and not stored.
     Implied,
 }
 
-/// What follows a text.
+/// The padding of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
-    /// A zero, and anything behind it.
+    /// The text ends at a zero byte. The bytes behind it have no meaning.
     NullTerminated,
-    /// Zeros.
+    /// Padded with zeros.
     NullPadded,
-    /// Spaces.
+    /// Padded with spaces.
     SpacePadded,
 }
 
-/// What a reference leads to.
+/// The kind of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReferenceKind {
-    /// An object: its address.
+    /// An object, by its address.
     Object,
-    /// A part of a dataset: its place in a global heap.
+    /// A part of a dataset, by its place in a global heap.
     Region,
-    /// Something in the form of HDF5 1.12: the number of that form.
+    /// A reference of HDF5 1.12, by the number of its form.
     Other(u8),
 }
 
 /// A member of a compound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
+    /// The name of the member.
     pub name: Vec<u8>,
-    /// Where in an element it begins.
+    /// The offset in the element.
     pub offset: u32,
-    /// Its type.
+    /// The type of the member.
     pub datatype: Datatype,
 }
 
 impl FloatFormat {
-    /// Whether it is that of the extended numbers of an x87, `long double` of C there: 80 bits, with the first bit of the mantissa.
+    /// Whether this is the extended format of an x87 (C's `long double` there): 80 bits, including the first bit of the
+    /// mantissa.
     pub fn is_x87(&self) -> bool {
         let normalization = Normalization::Stored;
         let format = FloatFormat {
@@ -204,7 +205,7 @@ impl FloatFormat {
         self.normalization != Normalization::Implied && format == x87
     }
 
-    /// The format that IEEE 754 gives to a number of 2, 4 or 8 bytes.
+    /// The IEEE 754 format of a number of 2, 4 or 8 bytes.
     pub fn ieee(size: u32) -> Option<Self> {
         let (exponent_bits, mantissa_bits) = match size {
             2 => (5, 10),
@@ -229,7 +230,7 @@ impl FloatFormat {
     }
 }
 
-/// A short description for people: `i32`, `compound of 24`.
+/// A short description for messages: `i32`, `compound of 24`.
 impl fmt::Display for Datatype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (size, bits) = (self.size, u64::from(self.size) * 8);
@@ -265,7 +266,7 @@ impl Datatype {
         read(&mut Fields(message), MOST_DEPTH)
     }
 
-    /// Whether it is an integer, or a floating-point number of IEEE 754 with 2, 4 or 8 bytes, all of whose bits count.
+    /// Whether the type is an integer, or an IEEE 754 number of 2, 4 or 8 bytes, and all its bits count.
     pub fn is_plain_number(&self) -> bool {
         match &self.class {
             Class::Integer { bits, .. } => {
@@ -276,7 +277,7 @@ impl Datatype {
         }
     }
 
-    /// Whether the bytes of its numbers have the order that is not usual in files.
+    /// Whether the numbers are big-endian.
     fn is_big_endian(&self) -> bool {
         match &self.class {
             Class::Integer { big_endian, .. }
@@ -287,7 +288,7 @@ impl Datatype {
         }
     }
 
-    /// Whether elements of it lead to bytes elsewhere: values of variable length and regions.
+    /// Whether elements refer to global heaps: values of variable length, and regions.
     pub fn has_heap_values(&self) -> bool {
         match &self.class {
             Class::VariableList { .. }
@@ -300,10 +301,10 @@ impl Datatype {
     }
 }
 
-/// The front of a message.
+/// The front of a datatype message.
 struct Front {
     version: u8,
-    /// The bits of the class.
+    /// The class bit field.
     bits: u32,
     size: u32,
 }
@@ -311,7 +312,7 @@ struct Front {
 fn read(fields: &mut Fields<'_>, depth: usize) -> Result<Datatype> {
     let below = depth
         .checked_sub(1)
-        .ok_or("types that are deep in each other")?;
+        .ok_or("datatypes nested too deeply for h5logfs")?;
     let first = fields.u8().ok_or(SHORT)?;
     let front = Front {
         version: first >> 4,
@@ -372,7 +373,7 @@ impl Front {
     fn name<'a>(&self, fields: &mut Fields<'a>) -> Option<&'a [u8]> {
         let len = fields.0.iter().position(|byte| *byte == 0)?;
         let name = fields.take(len)?;
-        // Old versions pad name and zero with further zeros.
+        // Old versions pad the name and its zero byte with further zeros.
         let whole = match self.version {
             1 | 2 => (len + 1).next_multiple_of(8),
             _ => len + 1,
@@ -471,7 +472,7 @@ fn reference(front: &Front) -> Result<ReferenceKind> {
 
 fn compound(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class> {
     let mut members = Vec::new();
-    // No two members share bytes.
+    // No two members share bytes, so their sizes add up to at most the size of the compound.
     let mut left = front.size;
     for _ in 0..front.members() {
         let member = member(front, fields, depth)?;
@@ -479,7 +480,7 @@ fn compound(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Clas
         left = end
             .filter(|end| *end <= front.size)
             .and_then(|_| left.checked_sub(member.datatype.size))
-            .ok_or("a compound that does not hold its members")?;
+            .ok_or("a compound smaller than its members")?;
         members.push(member);
     }
     Ok(Class::Compound { members })
@@ -489,7 +490,7 @@ fn member(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Member
     let name = front.name(fields).ok_or(SHORT)?.to_vec();
     let offset = match front.version {
         1 | 2 => fields.u32(),
-        // As many bytes as the size of the compound needs.
+        // Newer versions use as many bytes as the size of the compound needs.
         _ => fields
             .number(front.size.ilog2() as usize / 8 + 1)
             .map(|offset| offset as u32),
@@ -515,16 +516,16 @@ fn member(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Member
     })
 }
 
-/// The dimensions of a member in version 1, which has no arrays.
+/// The dimensions of a version-1 member. Version 1 has no array types.
 fn old_dims(fields: &mut Fields<'_>) -> Option<Vec<u32>> {
     let rank = fields.u8()?;
-    // Reserved bytes, and an order of dimensions.
+    // Reserved bytes, and the permutation of dimensions.
     fields.skip(3 + 4 + 4)?;
     let dims = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
     dims.get(..rank.into()).map(<[u32]>::to_vec)
 }
 
-/// Bytes of an array; `None` where these are too many, or none.
+/// Bytes of an array; `None` if there are too many, or none.
 fn array_size(base: &Datatype, dims: &[u32]) -> Option<u32> {
     let size = dims
         .iter()
@@ -535,7 +536,7 @@ fn array_size(base: &Datatype, dims: &[u32]) -> Option<u32> {
 fn enumeration(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class> {
     let base = read(fields, depth)?;
     if base.size != front.size || !matches!(base.class, Class::Integer { .. }) {
-        return Err("an enumeration of other numbers than integers of its size".into());
+        return Err("an enumeration without integers of its size".into());
     }
     let mut names = Vec::new();
     for _ in 0..front.members() {
@@ -583,12 +584,12 @@ fn array(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class> 
         dims.push(fields.u32().ok_or(SHORT)?);
     }
     if is_old {
-        // An order of dimensions.
+        // The permutation of dimensions is skipped.
         fields.skip(rank * 4).ok_or(SHORT)?;
     }
     let base = read(fields, depth)?;
     if array_size(&base, &dims) != Some(front.size) {
-        return Err("an array type of another size than its elements have".into());
+        return Err("an array type whose size is not that of all its elements".into());
     }
     Ok(Class::Array {
         base: Box::new(base),
@@ -596,7 +597,7 @@ fn array(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class> 
     })
 }
 
-/// HDF5 2.0 has one form: two parts of the same type.
+/// Reads a complex type. HDF5 2.0 has one form: two parts of one type.
 fn complex(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class> {
     const FORM: u32 = 7;
     const RECTANGULAR: u32 = 1;
@@ -607,7 +608,7 @@ fn complex(front: &Front, fields: &mut Fields<'_>, depth: usize) -> Result<Class
         ));
     }
     if base.size.checked_mul(2) != Some(front.size) {
-        return Err("a complex type of another size than its parts have".into());
+        return Err("a complex type whose size is not that of its parts".into());
     }
     Ok(Class::Complex {
         base: Box::new(base),

@@ -1,31 +1,33 @@
-//! The objects of an HDF5 file, read from its bytes without libhdf5: links, attributes, datatypes, and what a dataset is made
-//! of. Also the metadata image of definitions ([`defined`]), and the metadata of a closed log ([`closed`]). Sections are those of the
-//! HDF5 File Format Specification 3.0.
+//! Reads the objects of an HDF5 file from its bytes, without libhdf5: links, attributes, datatypes, and the properties
+//! of datasets. Also makes the metadata image of definitions ([`defined`]), and the metadata of a closed log
+//! ([`closed`]). Sections are those of the HDF5 File Format Specification 3.0.
 //!
 #![doc = "```ignore"]
 #![doc = include_str!("../examples/show_dataset.rs")]
 #![doc = "```"]
 //!
 //! * `superblock` finds the root group.
-//! * `group` reads links, and follows paths. In it: `link`, one link, and `symbol_table`, those of old groups.
-//! * `attribute`, `dataset`, [`Datatype`] (`datatype`): what the header of an object says.
-//! * `chunks`: the chunk indexes of datasets.
-//! * `value`: elements as plain values. `virtuals`: which elements of virtual datasets are those of others.
-//! * `heap`: local, global and fractal heaps. `messages`: object headers.
-//! * [`defined`]: the metadata image of what a program defines. [`closed`]: what a log is closed with, made of its metadata image.
-//! * `written`: objects that are written.
-//! * `bounds`: how much a walk may take.
+//! * `group` reads links and follows paths. `group/link` reads one link, and `group/symbol_table` the links of old
+//!   groups.
+//! * `attribute`, `dataset` and [`Datatype`] (`datatype`) read object headers.
+//! * `chunks` reads the chunk indexes of datasets.
+//! * `value` decodes elements into plain values. `virtuals` reads the mappings of virtual datasets.
+//! * `heap` reads local, global and fractal heaps. `messages` reads the messages of object headers.
+//! * [`defined`] makes the metadata image of definitions. [`closed`] makes the metadata of a closed log from its
+//!   metadata image.
+//! * `written` writes objects.
+//! * `bounds` limits walks.
 //!
-//! **Names** are bytes. Nearly all are UTF-8; HDF5 does not ask for that.
+//! **Names** are bytes. Nearly all are UTF-8, but HDF5 does not require it.
 //!
-//! **Bytes may be hostile.** Whatever they say, each call ends, and takes memory and time that are bounded by the number of
-//! bytes: all that a sound file holds lies side by side in it. Of a view, give the bytes of the image alone where its end is
-//! known. What breaks the rules of the format is [`Fault::Damage`](h5logfs_common::fault::Fault), and so is what this crate
-//! does not read: messages that lie in the heap of shared messages, fractal heaps with filters, addresses that have not eight
-//! bytes.
+//! **Bytes may be hostile.** Each call ends, and takes memory and time that are bounded by the number of bytes, because
+//! in a valid file no two things share bytes. For a view, pass the bytes of the image alone if its end is known. A
+//! violation of the format is [`Fault::Damage`](h5logfs_common::fault::Fault). So is a feature that this crate does not
+//! read: messages in the heap of shared messages, fractal heaps with filters, and addresses that are not eight bytes
+//! long.
 //!
-//! **Nothing is kept between calls**, so objects can be read by many threads at once if the bytes can. Headers are read field
-//! by field: bytes that are slow to read want a [`Window`](h5logfs_log::image::Window) around them.
+//! **Nothing is kept between calls**, so many threads can read objects at once if the bytes allow it. Headers are read
+//! field by field. Put a [`Window`](h5logfs_log::image::Window) around bytes that are slow to read.
 
 #![deny(missing_docs)]
 
@@ -63,7 +65,7 @@ use messages::{Header, OF_GROUPS};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The objects of an HDF5 file. Each has the address of its object header as its number; addresses count from the
+/// The objects of an HDF5 file. The address of its object header identifies an object. Addresses count from the
 /// superblock.
 #[derive(Debug)]
 pub struct Objects<B> {
@@ -71,30 +73,30 @@ pub struct Objects<B> {
     root: u64,
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// It has links.
+    /// A group.
     Group,
-    /// It has elements.
+    /// A dataset.
     Dataset,
     /// A committed datatype.
     Datatype,
 }
 
-/// An object, and what its header says of its elements.
+/// An object, with the description of its elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// It has links.
+    /// A group.
     Group,
-    /// It has elements.
+    /// A dataset.
     Dataset(DatasetInfo),
     /// A committed datatype.
     Datatype(Datatype),
 }
 
 impl ObjectKind {
-    /// What an object is whose header has messages of these types.
+    /// The kind of an object whose header has messages of these types.
     fn of(has: impl Fn(u16) -> bool) -> Result<Self> {
         if OF_GROUPS.into_iter().any(&has) {
             Ok(ObjectKind::Group)
@@ -109,13 +111,13 @@ impl ObjectKind {
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// The objects of a file whose superblock is the first of `bytes`. Fails where that is no superblock of versions 0 to 3.
+    /// Opens a file whose superblock is at the start of `bytes`. Fails if there is no superblock of version 0 to 3.
     pub fn open(bytes: B) -> Result<Self> {
         let root = superblock::root(&bytes)?;
         Ok(Objects { bytes, root })
     }
 
-    /// The bytes.
+    /// The bytes of the file.
     pub fn bytes(&self) -> &B {
         &self.bytes
     }
@@ -125,14 +127,14 @@ impl<B: HeaderBytes> Objects<B> {
         self.root
     }
 
-    /// What the object at an address is. Fails where there is none.
+    /// The kind of the object at `address`. Fails if there is no object.
     pub fn kind(&self, address: u64) -> Result<ObjectKind> {
         let kinds = Header::kinds(&self.bytes, address);
         let kind = kinds.and_then(|kinds| ObjectKind::of(|kind| kinds.contains(&kind)));
         kind.map_err(at(address))
     }
 
-    /// The object at an address, by one walk through its header. Fails where there is none.
+    /// Reads the object at `address` in one walk through its header. Fails if there is no object.
     pub fn object(&self, address: u64) -> Result<Object> {
         self.of_header(address).map_err(at(address))
     }
@@ -147,7 +149,7 @@ impl<B: HeaderBytes> Objects<B> {
     }
 }
 
-/// Names the object in a fault.
+/// Adds the address of the object to a fault.
 fn at(address: u64) -> impl Fn(Fault) -> Fault {
     move |fault| fault.at(format_args!("the object at address {address}"))
 }

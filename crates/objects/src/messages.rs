@@ -1,4 +1,4 @@
-//! Messages of object headers (IV.A), and those that lie in another header.
+//! Messages of object headers (IV.A), and shared messages that lie in another header.
 
 use std::ops::ControlFlow;
 
@@ -7,32 +7,32 @@ use h5logfs_log::image::{Fields, HeaderBytes, read_vec};
 
 use crate::Result;
 
-/// The messages of an object that were asked for.
+/// The requested messages of an object.
 #[derive(Debug)]
 pub struct Header(Vec<Message>);
 
-/// What only groups have.
+/// Message types that only groups have.
 pub const OF_GROUPS: [u16; 2] = [kind::SYMBOL_TABLE, kind::LINK_INFO];
 
 /// A message and its data.
 #[derive(Debug)]
 pub struct Message {
-    /// Its type.
+    /// The message type.
     pub kind: u16,
-    /// Its data. Of a shared one, where these are.
+    /// The data of the message. For a shared message, the place of the data.
     body: Vec<u8>,
     is_shared: bool,
-    /// When it was created among those of its type.
+    /// The creation order among messages of this type.
     pub order: Option<u16>,
 }
 
 impl Header {
-    /// The messages of these types, in the header at `address`.
+    /// Reads the messages of the types `kinds` in the header at `address`.
     pub fn read<B: HeaderBytes + ?Sized>(bytes: &B, address: u64, kinds: &[u16]) -> Result<Self> {
         Header::read_until(bytes, address, kinds, &[])
     }
 
-    /// The same, up to the first message of one of the types `last`, which is among them.
+    /// Reads messages up to the first one of a type in `last`, which is included. See [`read`](Self::read).
     pub fn read_until<B: HeaderBytes + ?Sized>(
         bytes: &B,
         address: u64,
@@ -55,7 +55,7 @@ impl Header {
         Ok(Header(messages))
     }
 
-    /// The types of all messages in the header at `address`, up to the first that tells that it is a group.
+    /// The types of all messages in the header at `address`, up to the first type that only groups have.
     pub fn kinds<B: HeaderBytes + ?Sized>(bytes: &B, address: u64) -> Result<Vec<u16>> {
         let mut kinds = Vec::new();
         object_header::messages(bytes, address, Mode::Checked, |message| {
@@ -67,12 +67,12 @@ impl Header {
         Ok(kinds)
     }
 
-    /// The first message of a type.
+    /// The first message of type `kind`.
     pub fn first(&self, kind: u16) -> Option<&Message> {
         self.0.iter().find(|message| message.kind == kind)
     }
 
-    /// The messages of a type.
+    /// All messages of type `kind`.
     pub fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
         self.0.iter().filter(move |message| message.kind == kind)
     }
@@ -87,7 +87,7 @@ fn flow_until(is_last: bool) -> ControlFlow<()> {
 }
 
 impl Message {
-    /// Its data, wherever they are.
+    /// The data of the message, also if it is shared.
     pub fn data<B: HeaderBytes + ?Sized>(&self, bytes: &B) -> Result<Vec<u8>> {
         if self.is_shared {
             shared(bytes, self.kind, &self.body)
@@ -96,21 +96,21 @@ impl Message {
         }
     }
 
-    /// Whether its data are in the header.
+    /// Whether the data lie in this header.
     pub fn is_own(&self) -> bool {
         !self.is_shared
     }
 
-    /// Its data where they are in the header.
+    /// The data of a message that is not shared. Fails for a shared message.
     pub fn own_data(&self) -> Result<&[u8]> {
         if self.is_shared {
-            return Err(format!("a message of type {} that is shared", self.kind).into());
+            return Err(format!("a shared message of type {}", self.kind).into());
         }
         Ok(&self.body)
     }
 }
 
-/// The data of a message of this type, of which `place` says where it is (IV.A.2, shared messages).
+/// The data of a shared message of type `kind`. `place` says where they lie (IV.A.2, shared messages).
 pub fn shared<B: HeaderBytes + ?Sized>(bytes: &B, kind: u16, place: &[u8]) -> Result<Vec<u8>> {
     let address = shared_address(place)?;
     let mut found = None;
@@ -119,7 +119,7 @@ pub fn shared<B: HeaderBytes + ?Sized>(bytes: &B, kind: u16, place: &[u8]) -> Re
             return Ok(ControlFlow::Continue(()));
         }
         if message.is_shared() {
-            return Err("a shared message that lies in a third place".into());
+            return Err("a shared message that refers to another shared message".into());
         }
         found = Some(read_vec(bytes, message.data, message.len.into())?);
         Ok(ControlFlow::Break(()))
@@ -128,14 +128,14 @@ pub fn shared<B: HeaderBytes + ?Sized>(bytes: &B, kind: u16, place: &[u8]) -> Re
     found.ok_or_else(|| format!("no shared message of type {kind} at address {address}").into())
 }
 
-/// The address of the object header that has a shared message.
+/// The address of the object header that holds a shared message.
 pub fn shared_address(place: &[u8]) -> Result<u64> {
     const IN_HEAP: u8 = 1;
     const SHORT: &str = "a shared message that ends early";
     let mut fields = Fields(place);
     let (version, kind) = fields.u8().zip(fields.u8()).ok_or(SHORT)?;
     match (version, kind) {
-        // Reserved bytes, and a name of the object in a local heap.
+        // Reserved bytes, and the place of a name in a local heap.
         (1, _) => fields.skip(6 + 8).ok_or(SHORT)?,
         (3, IN_HEAP) => {
             return Err(

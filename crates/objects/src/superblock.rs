@@ -4,7 +4,7 @@ use h5logfs_log::image::{Fields, HeaderBytes, read_checked, read_vec};
 
 use crate::Result;
 
-/// The address of the root group.
+/// Reads the address of the root group.
 pub fn root<B: HeaderBytes + ?Sized>(bytes: &B) -> Result<u64> {
     const SHORT: &str = "a superblock that ends early";
     let front = read_vec(bytes, 0, 9)?;
@@ -12,7 +12,7 @@ pub fn root<B: HeaderBytes + ?Sized>(bytes: &B) -> Result<u64> {
     if signature != b"\x89HDF\r\n\x1a\n" {
         return Err("no HDF5 signature".into());
     }
-    // Where the sizes of addresses and lengths are, and the address of the root group.
+    // The positions of the sizes of addresses and lengths, and of the address of the root group.
     let (sizes_at, root_at, bytes) = match version {
         [0] => (13, 64, read_vec(bytes, 0, 96)?),
         [1] => (13, 68, read_vec(bytes, 0, 100)?),

@@ -12,19 +12,19 @@ const SHORT: &str = "an element that ends early";
 /// An element.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// An integer, a bit field, or a member of an enumeration.
+    /// An integer, a bit field, or the number of an enumeration member.
     Integer(i128),
-    /// A floating-point number. One that has more bits is rounded.
+    /// A floating-point number. Numbers with more bits are rounded.
     Float(f64),
-    /// A text without what follows it: UTF-8 or ASCII, if the file is right.
+    /// A text without its padding. Valid files have UTF-8 or ASCII.
     Text(Vec<u8>),
-    /// An element that is no more than its bytes: one of an opaque type, a time, a number of more than 16 bytes.
+    /// Plain bytes: an opaque element, a time, or a number of more than 16 bytes.
     Bytes(Vec<u8>),
-    /// The address of an object. `None`: the reference leads nowhere.
+    /// The address of an object; `None` for a reference that leads nowhere.
     Reference(Option<u64>),
-    /// A part of a dataset. `None`: the reference leads nowhere.
+    /// A part of a dataset; `None` for a reference that leads nowhere.
     Region(Option<Region>),
-    /// The elements of an array in row-major order, or those of a list.
+    /// The elements of an array in row-major order, or the elements of a sequence.
     List(Vec<Value>),
     /// The members of a compound in the order of its type, or the parts of a complex number.
     Compound(Vec<Value>),
@@ -35,18 +35,18 @@ pub enum Value {
 pub struct Region {
     /// The address of the dataset.
     pub dataset: u64,
-    /// Which elements of it, in the form of the file (III.E, dataspace selections).
+    /// The selected elements, in the form of the file (III.E, dataspace selections).
     pub selection: Vec<u8>,
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// An object of the global heap collection at an address.
+    /// An object of the global heap collection at address `collection`.
     pub fn heap_object(&self, collection: u64, index: u32) -> Result<Vec<u8>> {
         GlobalHeaps::new(&self.bytes).object(collection, index)
     }
 
-    /// Elements of a type as plain values. Those of variable length are read from their heaps. Fails where `bytes` are not
-    /// whole elements, and where the elements lead to more bytes than the file has.
+    /// Elements of a type as plain values. Elements of variable length are read from their heaps. Fails if `bytes` are
+    /// not whole elements, or if the elements lead to more bytes than the file has.
     pub fn values(&self, datatype: &Datatype, bytes: &[u8]) -> Result<Vec<Value>> {
         Elements {
             heaps: GlobalHeaps::new(&self.bytes),
@@ -55,7 +55,7 @@ impl<B: HeaderBytes> Objects<B> {
     }
 }
 
-/// Takes elements apart.
+/// Decodes elements.
 struct Elements<'a, B> {
     heaps: GlobalHeaps<'a, B>,
 }
@@ -64,7 +64,11 @@ impl<B: HeaderBytes> Elements<'_, B> {
     fn all(&mut self, datatype: &Datatype, bytes: &[u8]) -> Result<Vec<Value>> {
         let size = datatype.size as usize;
         if size == 0 || !bytes.len().is_multiple_of(size) {
-            return Err(format!("{} bytes of elements of {size}", bytes.len()).into());
+            return Err(format!(
+                "{} bytes, which are not whole elements of {size} bytes",
+                bytes.len()
+            )
+            .into());
         }
         let elements = bytes.chunks_exact(size);
         elements
@@ -115,7 +119,7 @@ impl<B: HeaderBytes> Elements<'_, B> {
         members.iter().map(value).collect()
     }
 
-    /// The bytes of an element of variable length, which has so many elements of `size` bytes as it says.
+    /// The bytes of an element of variable length. The element states the number of its parts, each of `size` bytes.
     fn variable(&mut self, element: &[u8], size: u32) -> Result<Vec<u8>> {
         let mut fields = Fields(element);
         let count = fields.u32().ok_or(SHORT)?;
@@ -150,17 +154,17 @@ impl<B: HeaderBytes> Elements<'_, B> {
     }
 }
 
-/// A place in a global heap: the address of the collection, and the number of the object.
+/// Reads a place in a global heap: the address of the collection, and the number of the object.
 fn place(fields: &mut Fields<'_>) -> Option<(u64, u32)> {
     fields.u64().zip(fields.u32())
 }
 
-/// References that lead nowhere have an address of 0, or an undefined one.
+/// The target of a reference. References that lead nowhere have the address 0, or the undefined one.
 fn reference(address: u64) -> Option<u64> {
     (address != 0 && address != u64::MAX).then_some(address)
 }
 
-/// The bytes of an element as a number; `None` where these are too many.
+/// The bytes of an element as a number; `None` if there are more than 16.
 fn whole(element: &[u8], big_endian: bool) -> Option<u128> {
     let mut bytes = [0; 16];
     bytes.get_mut(..element.len())?.copy_from_slice(element);
@@ -170,7 +174,7 @@ fn whole(element: &[u8], big_endian: bool) -> Option<u128> {
     Some(u128::from_le_bytes(bytes))
 }
 
-/// `count` bits of a number from bit `at` on. What lies past its end is 0.
+/// `count` bits of a number from bit `at` on. Bits past the end of the number are 0.
 fn bits_of(number: u128, at: u32, count: u32) -> u128 {
     let shifted = number.checked_shr(at).unwrap_or(0);
     let mask = 1u128.checked_shl(count).map_or(u128::MAX, |bit| bit - 1);
@@ -188,7 +192,7 @@ fn integer(element: &[u8], signed: bool, big_endian: bool, bits: Bits) -> Value 
     match is_negative {
         _ if unused >= 128 => Value::Integer(0),
         true => Value::Integer((number << unused) as i128 >> unused),
-        // All bits of an unsigned number of 16 bytes.
+        // An unsigned number may use all bits of 16 bytes.
         false => {
             i128::try_from(number).map_or_else(|_| Value::Bytes(element.to_vec()), Value::Integer)
         }
@@ -207,7 +211,7 @@ fn float(element: &[u8], big_endian: bool, format: &FloatFormat) -> Value {
     }
 }
 
-/// A number of any format; `None` where no number can be made of it.
+/// Decodes a number of any floating-point format; `None` if the format is not usable.
 fn any_float(number: u128, format: &FloatFormat) -> Option<f64> {
     let mantissa_bits = u32::from(format.mantissa_bits);
     let exponent_bits = u32::from(format.exponent_bits);
@@ -217,10 +221,10 @@ fn any_float(number: u128, format: &FloatFormat) -> Option<f64> {
     let mantissa = bits_of(number, format.mantissa_at.into(), mantissa_bits);
     let exponent = bits_of(number, format.exponent_at.into(), exponent_bits) as i64;
     let is_negative = bits_of(number, format.sign.into(), 1) == 1;
-    // The mantissa without its fraction, and the bits of that.
+    // The implied bit of the mantissa, and the number of bits of its fraction.
     let (implied, fraction) = match format.normalization {
         Normalization::Implied => (1 << mantissa_bits, mantissa_bits),
-        // The long double of an x87 says that its highest bit may be anything.
+        // The x87 `long double` declares no normalization: its highest bit is stored.
         Normalization::Stored | Normalization::None => (0, mantissa_bits.checked_sub(1)?),
     };
     let scale = |exponent: i64| exponent - i64::from(format.bias) - i64::from(fraction);
@@ -239,7 +243,8 @@ fn any_float(number: u128, format: &FloatFormat) -> Option<f64> {
 
 /// `number` × 2^`exponent`, rounded.
 fn scaled(number: u128, exponent: i64) -> f64 {
-    // Past these, all numbers are 0 or infinite. One factor alone could be either.
+    // Beyond these exponents all numbers are 0 or infinite. A single factor of this range could overflow by itself, so
+    // the exponent is applied in two halves.
     let exponent = exponent.clamp(-2000, 2000) as i32;
     let half = exponent / 2;
     number as f64 * 2f64.powi(half) * 2f64.powi(exponent - half)
@@ -254,7 +259,7 @@ fn text(bytes: &[u8], padding: Padding) -> Vec<u8> {
     bytes[..len.unwrap_or(bytes.len())].to_vec()
 }
 
-/// The length without bytes of a kind at the end.
+/// The length without trailing bytes equal to `padding`; `None` if all bytes are padding.
 fn len_without(bytes: &[u8], padding: u8) -> Option<usize> {
     let last = bytes.iter().rposition(|byte| *byte != padding);
     Some(last.map_or(0, |last| last + 1))
@@ -316,7 +321,7 @@ mod tests {
         assert_eq!(of(0x7c00), f64::INFINITY);
         assert!(of(0x7e00).is_nan());
         assert!(of(0x8000).is_sign_negative());
-        // The general way gives what the processor gives.
+        // The generic decoder yields the numbers of the processor.
         let (single, double) = (FloatFormat::ieee(4).unwrap(), FloatFormat::ieee(8).unwrap());
         for number in [0.1f32, -3.25e38, f32::MIN_POSITIVE / 8.0, f32::MAX] {
             assert_eq!(

@@ -8,50 +8,50 @@ use crate::dataset::Layout;
 use crate::heap::GlobalHeaps;
 use crate::{DatasetInfo, Objects, Result};
 
-/// Stands for a count or a side without an end.
+/// A count or block size without an end.
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// A part of a virtual dataset that has its elements in another one.
+/// A part of a virtual dataset whose elements lie in another dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// The file of the other dataset; `.` for that of the virtual one.
+    /// The file of the source dataset; `.` for the file of the virtual dataset.
     pub file: Arc<[u8]>,
-    /// The path of the other dataset.
+    /// The path of the source dataset.
     pub dataset: Arc<[u8]>,
-    /// The elements of the other dataset, in row-major order.
+    /// The elements of the source dataset, in row-major order.
     pub source: Picked,
-    /// Their places in the virtual one, in the same order.
+    /// Their places in the virtual dataset, in the same order.
     pub target: Picked,
 }
 
 /// A selection of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Picked {
-    /// None.
+    /// No elements.
     Nothing,
     /// All elements.
     All,
-    /// Blocks in equal steps, along each dimension.
+    /// Blocks at equal distances, along each dimension.
     Regular(Vec<Steps>),
-    /// Blocks, which share no element: the first and the last element of each.
+    /// Disjoint blocks: the first and the last element of each.
     Blocks(Vec<(Vec<u64>, Vec<u64>)>),
 }
 
-/// Blocks in equal steps along one dimension.
+/// Blocks at equal distances along one dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steps {
-    /// Where the first block begins.
+    /// The start of the first block.
     pub start: u64,
-    /// From one block to the next. Not less than `block`, where there are several.
+    /// The distance from one block to the next. If there are several blocks, it is at least `block`.
     pub stride: u64,
-    /// How many blocks there are; it may be [`UNLIMITED`].
+    /// The number of blocks; it may be [`UNLIMITED`].
     pub count: u64,
     /// Elements of a block; it may be [`UNLIMITED`].
     pub block: u64,
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// The mappings of a virtual dataset, in their order: of elements in several of them, the last one counts.
+    /// The mappings of a virtual dataset, in their order. If several mappings contain an element, the last one counts.
     pub fn mappings(&self, dataset: &DatasetInfo) -> Result<Vec<Mapping>> {
         let Layout::Virtual(place) = dataset.layout else {
             return Err("no virtual dataset".into());
@@ -86,7 +86,7 @@ fn mappings(block: &[u8]) -> Result<Vec<Mapping>> {
 }
 
 fn mapping(version: u8, fields: &mut Fields<'_>, before: &[Mapping]) -> Result<Mapping> {
-    /// The name is that of an earlier mapping, whose number follows.
+    /// The name is that of an earlier mapping. The number of that mapping follows.
     const FILE_OF_EARLIER: u8 = 1;
     const DATASET_OF_EARLIER: u8 = 2;
     const SAME_FILE: u8 = 4;
@@ -97,9 +97,9 @@ fn mapping(version: u8, fields: &mut Fields<'_>, before: &[Mapping]) -> Result<M
     let earlier = |fields: &mut Fields<'_>| {
         let number = usize::try_from(fields.u64().ok_or(SHORT)?)?;
         let found = before.get(number);
-        found.ok_or_else(|| crate::Fault::from("a mapping with the name of none before"))
+        found.ok_or_else(|| crate::Fault::from("a mapping with the name of no earlier mapping"))
     };
-    // They share a name, which few bytes of a file could otherwise multiply.
+    // Mappings share one allocation of a name. Otherwise, few bytes of a file could make many copies of a long name.
     let file = match flags {
         flags if flags & SAME_FILE != 0 => Arc::from(*b"."),
         flags if flags & FILE_OF_EARLIER != 0 => earlier(fields)?.file.clone(),
@@ -118,7 +118,7 @@ fn mapping(version: u8, fields: &mut Fields<'_>, before: &[Mapping]) -> Result<M
 }
 
 fn text(fields: &mut Fields<'_>) -> Result<Arc<[u8]>> {
-    /// Links and files have shorter names.
+    /// Names of links and files are shorter.
     const LONGEST: usize = 1 << 16;
     let len = fields.0.iter().position(|byte| *byte == 0).ok_or(SHORT)?;
     if len > LONGEST {
@@ -129,7 +129,7 @@ fn text(fields: &mut Fields<'_>) -> Result<Arc<[u8]>> {
     Ok(text)
 }
 
-/// A serialized selection.
+/// Reads a serialized selection.
 fn picked(fields: &mut Fields<'_>) -> Result<Picked> {
     const NOTHING: u32 = 0;
     const BLOCKS: u32 = 2;
@@ -138,7 +138,7 @@ fn picked(fields: &mut Fields<'_>) -> Result<Picked> {
     let (kind, version) = head().ok_or(SHORT)?;
     match (kind, version) {
         (NOTHING | ALL, 1) => {
-            // Of no meaning, and how many bytes follow: none.
+            // Four bytes without meaning, and the number of bytes that follow: 0.
             fields.skip(8).ok_or(SHORT)?;
             Ok(if kind == ALL {
                 Picked::All
@@ -205,7 +205,7 @@ fn blocks(fields: &mut Fields<'_>, width: usize) -> Result<Picked> {
 
 fn regular(fields: &mut Fields<'_>, width: usize) -> Result<Picked> {
     let rank = rank(fields)?;
-    // All bits of a shorter number stand for no end, too.
+    // A shorter number means "unlimited", too, if all its bits are set.
     let unlimited = u64::MAX >> (64 - 8 * width as u32);
     let size = |number| {
         if number == unlimited {
@@ -238,7 +238,7 @@ fn regular(fields: &mut Fields<'_>, width: usize) -> Result<Picked> {
 }
 
 impl Steps {
-    /// Whether it goes on for ever.
+    /// Whether the blocks have no end.
     pub fn has_no_end(&self) -> bool {
         self.count == UNLIMITED || self.block == UNLIMITED
     }
@@ -304,7 +304,7 @@ mod tests {
                 assert!(mappings(&sealed(block[..len].to_vec())).is_err(), "{len}");
             }
         }
-        // A name of none before, and a version that is not known.
+        // A name of no earlier mapping, and an unknown version.
         let forward = [vec![1], numbers(&[1], 8), vec![1], numbers(&[0], 8)].concat();
         assert!(mappings(&sealed(forward)).is_err());
         assert!(mappings(&sealed([vec![2], numbers(&[0], 8)].concat())).is_err());
@@ -363,7 +363,7 @@ mod tests {
             assert!(read(of(bad)).is_err(), "{bad:?}");
         }
         assert!(read(of([5, 1, 1, 3])).is_ok());
-        // Points.
+        // A selection of points.
         assert!(read(numbers(&[1, 1, 0, 0, 1, 0], 4)).is_err());
     }
 }

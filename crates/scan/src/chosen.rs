@@ -1,5 +1,5 @@
-//! What a copy of some objects of a log needs besides: the dimension scales of its datasets. netCDF does not open a file
-//! where a dataset's list of scales has null references.
+//! Adds the dimension scales to a choice of datasets. netCDF does not open a file in which a dataset's list of scales
+//! contains null references.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,14 @@ use h5logfs_log::scan::Choice;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The choice, and the scales of all datasets that it has.
+/// The choice, extended by the scales of all its datasets.
 pub fn with_scales(original: Original<'_>, choice: &Choice) -> Result<Choice> {
     if choice.has_all() {
         return Ok(choice.clone());
     }
     let mut scales = HashSet::new();
     visit_datasets(original, &|path| choice.has(path), &mut |_, _, dataset| {
-        // The copy tells of attributes that cannot be read.
+        // Unreadable attributes are reported by the copy.
         scales.extend(scales_of(dataset).unwrap_or_default());
     })?;
     let mut paths = Vec::new();
@@ -29,8 +29,8 @@ pub fn with_scales(original: Original<'_>, choice: &Choice) -> Result<Choice> {
     Ok(choice.with_objects(paths))
 }
 
-/// Calls `visit` with path, address and dataset of all datasets to which links lead that `enters` allows. What cannot be
-/// opened is passed over: the copy tells of it.
+/// Calls `visit` with path, address and dataset of each dataset whose links `enters` allows. Objects that cannot be
+/// opened are skipped, because the copy reports them.
 fn visit_datasets(
     original: Original<'_>,
     enters: &dyn Fn(&str) -> bool,

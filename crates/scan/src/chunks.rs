@@ -1,6 +1,7 @@
-//! Finds the chunks of a one-dimensional dataset, by reading their index once from front to end (HDF5 File Format
-//! Specification, III.A.1 and VII.D). libhdf5 1.10 looks at all chunks before the wanted one for each query, which
-//! takes minutes for some hundred thousand chunks.
+//! The places of the chunks of a one-dimensional dataset (HDF5 File Format Specification, III.A.1 and VII.D).
+//!
+//! The chunk index is read once, from front to end. libhdf5 1.10 visits all chunks before the wanted one for each
+//! query, which takes minutes for some hundred thousand chunks.
 
 use h5logfs_log::btree;
 use h5logfs_log::image::{Fields, Hdf5, HeaderBytes, Image};
@@ -13,7 +14,7 @@ const UNDEFINED: u64 = u64::MAX;
 
 /// The most bytes of an array that are read at once.
 const MOST_READ: u64 = 64 << 20;
-/// The most chunks. Their addresses take a gigabyte; a sparse file could have any number of them.
+/// The largest number of chunks. Their addresses take a gigabyte. A sparse file could list any number of them.
 const MOST_CHUNKS: usize = 1 << 26;
 
 /// The chunks of a one-dimensional dataset without filters.
@@ -25,7 +26,7 @@ pub struct Chunks {
     pub at: Vec<(u64, u64)>,
 }
 
-/// Finds the chunks of the dataset whose object header is at `header`. It has `len` elements of one byte.
+/// Finds the chunks of the dataset whose object header is at `header`. The dataset has `len` elements of one byte.
 pub fn of_bytes(file: Hdf5<'_>, header: u64, len: u64) -> Result<Chunks> {
     let layout = Image::new(file).layout(header)?;
     let (chunk, index) = index_of(&layout)?;
@@ -100,7 +101,8 @@ fn index_of(layout: &[u8]) -> Result<(u64, Index)> {
     }
 }
 
-/// `rank` is the rank of the dataset plus one, for the bytes of an element.
+/// Checks the layout class and the rank of a chunked dataset. `rank` includes one extra dimension, for the bytes of an
+/// element.
 fn check_chunked(class: u64, rank: u64) -> Result<()> {
     const CHUNKED: u64 = 2;
     match (class, rank) {
@@ -119,12 +121,12 @@ struct Reader<'a> {
     file: Hdf5<'a>,
     /// Elements of a chunk.
     chunk: u64,
-    /// How many chunks the dataset has. The index may list more.
+    /// The number of chunks of the dataset. The index may list more.
     most: u64,
-    /// How many bytes may still be read. The limit is the length of the file, because a sound index is read once. An
-    /// index that refers to the same part again and again would never end.
+    /// The bytes that may still be read. The limit is the length of the file, because a sound index is read once. An
+    /// index that refers to one part again and again would never end.
     left: u64,
-    /// The smallest number that the next chunk may have.
+    /// The least number that the next chunk may have.
     next: u64,
     at: Vec<(u64, u64)>,
 }
@@ -215,7 +217,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let pages = array.pages_of(number);
-        // A bitmap of the pages that were ever written.
+        // A bitmap marks the pages that have been written.
         let start = address.saturating_add(BLOCK_HEAD + array.offset);
         let bitmap = self.read(start, blocks.saturating_mul(pages.div_ceil(8)))?;
         let start = start.saturating_add(bitmap.len() as u64);
@@ -257,7 +259,7 @@ impl Reader<'_> {
                 array.skip(array.page);
                 continue;
             }
-            // The head of the block has a checksum, and each page, too.
+            // The head of the block and each page end with a checksum.
             let before = 4 + page.saturating_mul(8 * array.page + 4);
             let body = self.read(start.saturating_add(before), 8 * array.page)?;
             self.elements(array, &mut Fields(&body), array.page)?;
@@ -268,23 +270,23 @@ impl Reader<'_> {
 
 /// Length of the header of an array.
 const ARRAY_HEADER: u64 = 68;
-/// Each block of an array begins with signature, version, client and the address of the header.
+/// The head of each block: signature, version, client and the address of the header.
 const BLOCK_HEAD: u64 = 4 + 1 + 1 + 8;
 
-/// The parameters of an array, and how far it was read.
+/// The parameters of an array, and the position of the reader in it.
 struct Array {
     index_block: u64,
     /// Elements in the index block.
     in_index: u64,
-    /// The number of super blocks. They grow with their number.
+    /// The number of super blocks. Later super blocks are larger.
     supers: u32,
-    /// How many super blocks exist only as pointers to their data blocks.
+    /// The number of super blocks that exist only as pointers to their data blocks.
     direct: u32,
     /// Elements of the smallest data block.
     least: u64,
     /// Elements of a page. Larger data blocks consist of pages.
     page: u64,
-    /// Size of the field that says where in the array a block begins.
+    /// Size of the field that gives a block's position in the array.
     offset: u64,
     /// The number of the next element.
     next: u64,
@@ -315,13 +317,13 @@ impl Array {
         })
     }
 
-    /// Elements of each data block of a super block.
+    /// The number of elements in each data block of a super block.
     fn elements_of(&self, number: u32) -> u64 {
         let doubled = 1u64.checked_shl(number.div_ceil(2)).unwrap_or(u64::MAX);
         doubled.saturating_mul(self.least)
     }
 
-    /// Pages of each data block of a super block; 0 if the blocks have no pages.
+    /// The number of pages in each data block of a super block; 0 if the blocks have no pages.
     fn pages_of(&self, number: u32) -> u64 {
         match self.elements_of(number) {
             elements if elements > self.page => elements / self.page,
@@ -363,7 +365,7 @@ mod tests {
         assert!(of(&[&[3, 2, 2], &address]).is_err());
     }
 
-    /// Reads the index at `root` in these bytes, for a log of `len` bytes in chunks of 16.
+    /// Reads the index at `root` in `bytes`, for a log of `len` bytes in chunks of 16.
     fn read_tree(bytes: &[u8], root: u64, len: u64) -> Result<Vec<(u64, u64)>> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), bytes).unwrap();
@@ -401,7 +403,7 @@ mod tests {
     fn nodes_that_lead_to_the_same_ones_come_to_an_end() {
         let good = [node(0, &[(0, 100), (3, 200)]), node(1, &[(0, 0)])].concat();
         assert_eq!(read_tree(&good, 88, 64), Ok(vec![(0, 100), (3, 200)]));
-        // A chunk behind the end of the log is left out, but it must not come twice, either.
+        // A chunk past the end of the log is left out. Listing it twice is still an error.
         assert_eq!(read_tree(&good, 88, 48), Ok(vec![(0, 100)]));
         let twice = [node(0, &[(3, 200)]), node(1, &[(0, 0), (4, 0)])].concat();
         for len in [48, 64] {
@@ -417,7 +419,7 @@ mod tests {
         assert!(read_tree(&bytes, below, i64::MAX as u64).is_err());
     }
 
-    /// With the default parameters of libhdf5.
+    /// The parameters are libhdf5's defaults.
     #[test]
     fn blocks_of_an_array_grow() {
         let parameters = [8, 32, 4, 16, 4, 10];

@@ -1,4 +1,4 @@
-//! The classic layout (`docs/formats/logvol-classic.md`): finds the log of a file, and knows which objects belong to
+//! The classic layout (`docs/formats/logvol-classic.md`): finds the log in a file, and tells which objects belong to
 //! the layout.
 
 use std::borrow::Cow;
@@ -80,7 +80,7 @@ impl LayoutObjects for ClassicObjects {
 /// Finds the log in an HDF5 file; `None` if it has none of this layout.
 pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Result<Option<Log>> {
     let root = h5::open_group(file, c"/")?;
-    // A soft or external link of the name is an error here, because it is not followed.
+    // A soft or external link of this name is an error, because links are not followed here.
     let exists = |name: &str| h5::hard_link_exists(&root, &h5::c_name(name.as_bytes())?);
     let both_exist = [METADATA_LOG, DATA_LOG].map(exists);
     if both_exist.contains(&Ok(false)) {
@@ -99,12 +99,12 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
     let logs = both_exist.and_then(|_| Ok([open(METADATA_LOG)?, open(DATA_LOG)?]));
     let has_magics = matches!(&logs, Ok([m, d]) if has_magics(m, d));
     let stub_datasets = match stub_datasets(file) {
-        // What cannot be understood is a plain file, unless it has the marks of a log.
+        // A file that cannot be understood is passed through as plain HDF5, unless it has the marks of a log.
         Err(Fault::Damage(_)) if !has_magics && !carries_mark(&source, base)? => return Ok(None),
         stub_datasets => stub_datasets?,
     };
     if !has_magics && stub_datasets.is_empty() {
-        // A file of another program, with datasets of the same names.
+        // Another program's file has datasets with these names.
         return Ok(None);
     }
     let mut sources = Sources::default();
@@ -127,7 +127,7 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
     }))
 }
 
-/// What is known of the stub datasets that share an id; `None` if they differ in rank.
+/// The properties that all stub datasets of one ID share; `None` if they differ in rank.
 fn common(all: &[classic::StubDataset]) -> Option<classic::StubDataset> {
     let (first, others) = all.split_first()?;
     let same = others.iter().all(|other| other.rank == first.rank);
@@ -162,7 +162,7 @@ fn open_log(request: ScanRequest<'_>, root: &Id, name: &str, file: Hdf5<'_>) -> 
     arranged.map_err(Fault::from)
 }
 
-/// All stub datasets, by id. Skips damaged stub datasets, because the walk through the objects reports them.
+/// All stub datasets, by ID. Damaged stub datasets are skipped, because the walk through the objects reports them.
 fn stub_datasets(file: &Id) -> Result<BTreeMap<i64, Vec<classic::StubDataset>>> {
     let mut found: BTreeMap<i64, Vec<_>> = BTreeMap::new();
     let root = h5::open_group(file, c"/")?;
@@ -191,7 +191,8 @@ fn stub_datasets(file: &Id) -> Result<BTreeMap<i64, Vec<classic::StubDataset>>> 
     Ok(found)
 }
 
-/// What is needed of a stub dataset to walk the metadata log; `None` if the dataset is no stub dataset or does not say it.
+/// Reads the properties of a stub dataset that the walk through the metadata log needs; `None` if they are missing or
+/// the dataset is no stub dataset.
 fn read_stub_dataset(dataset: &Id) -> Result<Option<classic::StubDataset>> {
     let names = h5::attribute_names(dataset)?;
     let integers = |wanted, most| layout_objects::integers(dataset, &names, wanted, most);
@@ -203,7 +204,7 @@ fn read_stub_dataset(dataset: &Id) -> Result<Option<classic::StubDataset>> {
     let rank = dims.map_or(0, |dims| dims.len());
     Ok(Some(classic::StubDataset {
         id,
-        // At most MAX_RANK.
+        // The rank is at most MAX_RANK.
         rank: rank as u8,
         first: one(FIRST),
     }))

@@ -1,4 +1,4 @@
-//! What all copies of datasets have in common.
+//! The steps that all copies of datasets share.
 
 use super::elements::Elements;
 use super::original::{Object, Original, stored_space};
@@ -8,25 +8,25 @@ use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The first link to an object that is to be made.
+/// The first link to an object that is about to be made.
 pub struct NewLink<'a> {
     pub parent: &'a Id,
     pub link: &'a Link,
-    /// The whole path, for messages.
+    /// The full path, for messages.
     pub path: &'a str,
 }
 
-/// What the copy of a dataset takes from the dataset of the file.
+/// The properties that the copy of a dataset takes from the original.
 pub struct Template<'a> {
     pub datatype: Id,
     pub creation: Id,
-    /// As [`Object::format`] has it.
+    /// The result of [`Object::format`].
     pub format: Option<Format>,
     pub at: &'a NewLink<'a>,
 }
 
 impl<'a> Template<'a> {
-    /// `is_sharing`: objects of the file share messages.
+    /// Takes the properties of `old`. `is_sharing`: objects of the file share messages.
     pub fn of(old: &Object, at: &'a NewLink<'a>, is_sharing: bool) -> Result<Self> {
         let mut creation = h5::dataset_creation(&old.id)?;
         if is_sharing {
@@ -41,7 +41,7 @@ impl<'a> Template<'a> {
         })
     }
 
-    /// Whether the file may have elements of this dataset.
+    /// Whether the file may hold elements of this dataset.
     pub fn has_elements(&self, old: &Object) -> Result<bool> {
         Ok(match h5::storage_class(&self.creation)? {
             StorageClass::Elsewhere => false,
@@ -50,7 +50,7 @@ impl<'a> Template<'a> {
         })
     }
 
-    /// The extent of the dataset, as its file has it: see [`stored_space`].
+    /// The extent that the file records for the dataset: see [`stored_space`].
     pub fn space(&self, original: Original<'_>, old: &Object) -> Result<Space> {
         match h5::storage_class(&self.creation)? {
             StorageClass::Elsewhere => stored_space(original.bytes, old.info.address),
@@ -68,7 +68,7 @@ impl Copier<'_> {
         h5::create_dataset(parent, link, &datatype, &space, &template.creation)
     }
 
-    /// Copies the elements that the file has. References follow when all objects are there.
+    /// Copies the elements that the file holds. Elements with references follow once all objects exist.
     pub fn copy_elements(&mut self, old: &Object, new: &Id, at: &NewLink<'_>) -> Result<()> {
         let elements = Elements::of(self.original, old)?;
         if elements.has_references {

@@ -1,8 +1,8 @@
 //! Copies the elements of datasets that are not logged, as far as they were written.
 //!
-//! A chunk is copied as its filters have left it, so no filter is needed, and what was never written stays so. Elements that lead
-//! to something else in their file, as references and those of variable length do, have to be read and written by libhdf5. It
-//! gets those of chunks that are there.
+//! Chunks are copied as their filters left them. So the copy needs no filter, and chunks that were never written stay
+//! missing. References and elements of variable length lead to other objects of their file. libhdf5 has to read and
+//! write these. It reads only elements of chunks that exist.
 
 use super::original::{Object, Original};
 use super::references::Translator;
@@ -14,10 +14,10 @@ use h5logfs_objects::{Chunk, DatasetInfo, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Bytes that are read at once, where that can be chosen.
+/// Bytes that are read together, unless chunks decide.
 const STEP: u64 = 8 << 20;
 
-/// The elements of a dataset that a file has.
+/// The stored elements of a dataset in a file.
 pub struct Elements<'a> {
     dataset: &'a Id,
     bytes: &'a dyn HeaderBytes,
@@ -25,15 +25,15 @@ pub struct Elements<'a> {
     /// Bytes of an element in memory.
     element: u64,
     dims: Vec<u64>,
-    /// They lead to something else in the file.
+    /// The elements lead to other objects of the file.
     leads_on: bool,
     pub has_references: bool,
     storage: Storage<'a>,
 }
 
-/// How a file stores them.
+/// The storage of elements in a file.
 enum Storage<'a> {
-    /// All of them, in one piece.
+    /// All elements in one piece.
     Whole,
     Chunked {
         sides: Vec<u64>,
@@ -42,16 +42,16 @@ enum Storage<'a> {
     },
 }
 
-/// What lists the chunks.
+/// The source of the list of chunks.
 enum Index<'a> {
-    /// Their index, which is read here: libhdf5 1.10 takes quadratic time to tell all of them.
+    /// The chunk index, read by this crate. libhdf5 1.10 takes quadratic time to list all chunks.
     Own(Box<(Objects<&'a dyn HeaderBytes>, DatasetInfo)>),
-    /// libhdf5, which can also read an index whose dataset shares messages with others.
+    /// libhdf5. It can also read the index of a dataset that shares messages with others.
     Library,
 }
 
 impl<'a> Elements<'a> {
-    /// Those of a dataset that has storage.
+    /// The elements of a dataset that has storage.
     pub fn of(original: Original<'a>, old: &'a Object) -> Result<Self> {
         let datatype = h5::dataset_type(&old.id)?;
         let shape = Shape::of(&datatype)?;
@@ -90,10 +90,10 @@ impl<'a> Elements<'a> {
         })
     }
 
-    /// The bytes that a copy of them takes, if that are not more than `most`; else any number that is larger. Fails where they cannot
-    /// be read.
+    /// The bytes that a copy of the elements takes, if they are at most `most`, or else any larger number. Fails if the
+    /// elements cannot be read.
     pub fn size(&self, most: u64) -> Result<u64> {
-        /// Where the walk ends before its end, its error is not looked at.
+        /// The error that stops the walk early. Nobody looks at it.
         const ENOUGH: &str = "";
         let mut size = 0u64;
         let mut add = |bytes: u64| {
@@ -123,7 +123,7 @@ impl<'a> Elements<'a> {
         Ok(size)
     }
 
-    /// Writes them to a dataset that is made like theirs. `translator`: of references.
+    /// Writes the elements to a dataset that was made like the original. `translator` translates references.
     pub fn copy_to(&self, new: &Id, mut translator: Option<&mut Translator<'_>>) -> Result<()> {
         if let (Storage::Chunked { sides, filters, .. }, false) = (&self.storage, self.leads_on) {
             return self.each_chunk(sides, &mut |chunk| {
@@ -161,7 +161,7 @@ impl<'a> Elements<'a> {
         Ok((values, memory, file))
     }
 
-    /// Shows boxes in which all elements lie that are there. Where a filter works on chunks, none is read twice.
+    /// Calls `see` with boxes that cover all elements that exist. Filtered chunks are each read only once.
     fn each_part(&self, see: &mut dyn FnMut(&Bounds) -> Result<()>) -> Result<()> {
         if self.dims.contains(&0) {
             return Ok(());
@@ -188,7 +188,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Shows the chunks that are there.
+    /// Calls `see` with each chunk that exists.
     fn each_chunk(&self, sides: &[u64], see: &mut dyn FnMut(Chunk) -> Result<()>) -> Result<()> {
         let mut checked = |chunk: Chunk| {
             let is_in_extent = chunk.offset.len() == self.dims.len()
@@ -197,7 +197,7 @@ impl<'a> Elements<'a> {
             if is_in_extent {
                 see(chunk)
             } else {
-                Err(format!("a chunk at {:?}, where none can be", chunk.offset).into())
+                Err(format!("a chunk at {:?}, not in the chunk grid", chunk.offset).into())
             }
         };
         match &self.storage {
@@ -225,7 +225,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Shows pieces of a box, of at most `most` elements each.
+/// Calls `see` with pieces of a box, each of at most `most` elements.
 fn pieces(part: Bounds, most: u64, see: &mut dyn FnMut(&Bounds) -> Result<()>) -> Result<()> {
     let count: Vec<u64> = part.count().collect();
     let elements = |sides: &[u64]| sides.iter().fold(1u64, |n, side| n.saturating_mul(*side));

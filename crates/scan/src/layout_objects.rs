@@ -1,5 +1,5 @@
-//! What a walk through the objects of an HDF5 file has to know of a layout: which objects belong to the layout, and
-//! which stand for datasets of the user.
+//! The trait by which a walk through an HDF5 file learns about a layout: the objects that belong to the layout, and
+//! those that stand for datasets of the user.
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -11,7 +11,7 @@ use h5logfs_log::image::DatasetHeader;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Each form implements this in which HDF5 stores the objects of a log.
+/// A form in which an HDF5 file stores the objects of a log.
 pub trait LayoutObjects {
     /// The name of the copy of a link; `None` if the link belongs to the layout.
     fn copied_link<'n>(&self, name: &'n [u8], in_root: bool) -> Option<Cow<'n, [u8]>>;
@@ -19,17 +19,18 @@ pub trait LayoutObjects {
     /// The name of the copy of an attribute; `None` if the attribute belongs to the layout.
     fn copied_attribute<'n>(&self, name: &'n [u8], owner: Owner) -> Option<Cow<'n, [u8]>>;
 
-    /// What a dataset stands for; `None` for a plain one. `attributes` are the names of its attributes. Fails if their
-    /// values are invalid.
+    /// The user's dataset that a stub dataset stands for; `None` for a plain dataset. `attributes` are the names of its
+    /// attributes. Fails if their values are invalid.
     fn stub_dataset(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<StubDataset>>;
 
-    /// The same for a dataset that libhdf5 has not opened. `None` also where that has to be done.
+    /// Does the work of [`stub_dataset`](Self::stub_dataset) for a dataset that libhdf5 has not opened. `None` also if
+    /// libhdf5 has to open it.
     fn stub_dataset_in(&self, _dataset: &DatasetHeader) -> Option<StubDataset> {
         None
     }
 }
 
-/// What kind of object has an attribute.
+/// The kind of object that owns an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     Root,
@@ -47,18 +48,18 @@ pub struct StubDataset {
     pub max_dims: Vec<Option<u64>>,
     /// The recorded chunk shape, or why it is invalid; `None` if there is none.
     pub chunk: Option<Result<Vec<u64>>>,
-    /// The recorded filters, in the same way.
+    /// The recorded filters, or why they are invalid; `None` if there are none.
     pub filters: Option<Result<Vec<Filter>>>,
 }
 
 impl StubDataset {
-    /// Whether nothing is wrong with what is recorded.
+    /// Whether the recorded chunk shape and filters are valid.
     pub fn is_sound(&self) -> bool {
         !matches!(self.chunk, Some(Err(_))) && !matches!(self.filters, Some(Err(_)))
     }
 }
 
-/// At most `most` integers from the attribute `wanted` of a dataset; `None` if it has no such attribute.
+/// Reads at most `most` integers from the attribute `wanted` of a dataset; `None` if it has no such attribute.
 pub fn integers(
     dataset: &Id,
     attributes: &[CString],

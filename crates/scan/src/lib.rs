@@ -7,15 +7,17 @@
 //! * `netcdf`: a netCDF classic file. It makes the objects from the header and finds the logs beside the file.
 //! * `scan_hdf5` below: an HDF5 file. It asks `logvol` and `classic` for the log, and walks the objects.
 //!
-//! What these have in common:
+//! The parts that these share:
 //!
-//! * `layout_objects`: what a walk has to know of an HDF5 layout. Each layout implements it.
-//! * `tree` copies the objects of a file into another one, `original` is that file, `dataset` has what all copies of datasets share, `elements` copies
-//!   those that are not logged, and `references` translates the references between objects. `room` bounds what is copied.
-//! * `shown` makes the image of a view that way.
-//! * `metadata image`: the objects of a log that a program writes through HDF5 itself.
-//! * `chosen`: which objects a copy of a part of a log has.
-//! * `chunks`: where the chunks of a log dataset lie.
+//! * `layout_objects`: the trait of an HDF5 layout, for a walk through the objects of a file. Each layout implements
+//!   it.
+//! * `tree` copies the objects of a file into another one. `original` is the file that is copied. `dataset` serves all
+//!   copies of datasets, and `elements` copies the elements of datasets that are not logged. `references` translates
+//!   references between objects. `room` bounds the bytes that are copied.
+//! * `shown` makes the canonical image with them.
+//! * `metadata_image`: the objects of a log that a program writes through HDF5 itself.
+//! * `chosen`: the objects that a copy of a part of a log contains.
+//! * `chunks`: the places of the chunks of a log dataset.
 //! * `sources`: the open files of a log.
 //! * `hdf5_sys`: the raw calls of libhdf5.
 //!
@@ -80,7 +82,8 @@ use original::Original;
 use room::Room;
 use sources::Sources;
 
-/// Scans trusted files with the libhdf5 of this process, one file at a time. What plug-ins that may load stays as it is.
+/// A scanner of trusted files that uses the libhdf5 of this process, one file at a time. The process keeps its setting
+/// of which plug-ins libhdf5 may load.
 #[derive(Debug, Default)]
 pub struct InProcess(Mutex<()>);
 
@@ -114,12 +117,13 @@ pub fn scan(request: ScanRequest<'_>) -> Result<Snapshot> {
 /// A log that was scanned.
 struct Scanned {
     snapshot: Snapshot,
-    /// Bytes in the image of elements, and of values of attributes.
+    /// Bytes of elements and attribute values in the image.
     large: u64,
 }
 
 impl Scanned {
-    /// By how many bytes it exceeds what a snapshot and its view may have. Readers know more of each dataset than a snapshot.
+    /// The bytes by which the scan exceeds `most`, the limit for a snapshot and its view. Readers keep more about each
+    /// dataset than the snapshot does.
     fn too_much(&self, most: u64) -> Option<u64> {
         const EACH_DATASET: usize = 512;
         const BESIDE: usize = 64 << 10;
@@ -136,7 +140,7 @@ impl From<Snapshot> for Scanned {
     }
 }
 
-/// Scans one file. `room`: for elements, and values of attributes, that lie among its metadata.
+/// Scans one file. `room` limits the elements and attribute values among its metadata.
 fn scan_with(request: ScanRequest<'_>, room: Room) -> Result<Scanned> {
     let source = SourceFile::open(request.dir, request.relative)?;
     let files = LogFiles::of(request.dir, request.relative, &source);
@@ -170,7 +174,7 @@ fn no_flush(path: &Path, reason: impl Display) -> Error {
     }
 }
 
-/// Of a file that is HDF5, and no log.
+/// The error for an HDF5 file that is not a log.
 fn plain(path: &Path, is_settled: bool, shown_flush: ShownFlush) -> Error {
     match (is_settled, shown_flush) {
         (false, _) => not_a_log(path, "plain HDF5"),
@@ -184,7 +188,7 @@ fn scan_hdf5(request: ScanRequest<'_>, room: Room, source: SourceFile) -> Result
     let Some(signature) = find_signature(&source)? else {
         if netcdf_log::has_log_magic(&source)? {
             let reason =
-                "a log of PnetCDF's burst buffer: only with its netCDF file it can be understood";
+                "a log of PnetCDF's burst buffer: it can be understood only with its netCDF file";
             return Err(not_a_log(&path, reason));
         }
         let remains = Remains::of(&source).map_err(|e| Error::of(&path, e))?;
@@ -194,16 +198,17 @@ fn scan_hdf5(request: ScanRequest<'_>, room: Room, source: SourceFile) -> Result
         return Err(not_a_log(&path, reason));
     };
     if striped::is_stub(&source)? {
-        // A look has told what it is. A scan would take it for plain HDF5.
+        // The look at the file has recognized the layout. A scan would take the file for plain HDF5.
         let reason = "its data are in subfiles, which no scan reads";
         return Err(Error::of(path, reason));
     }
-    // Before libhdf5 reads anything. Of a file that is no log it says nothing.
+    // The seal is read before libhdf5 reads anything. A file that is no log yields no error here.
     let seal = logvol::seal(&source, request.settings);
     let opened = open(&source).and_then(|file| Ok((logvol::find_mark(&file)?, file)));
     let (mark, file) = match opened {
         Ok(opened) => opened,
-        // What cannot be understood is a plain file, which its program may be writing, unless it has the marks of a log.
+        // A file that cannot be understood is passed through, because its program may be writing it. A file with the
+        // marks of a log is refused.
         Err(Fault::Damage(reason)) => {
             return Err(if carries_mark(&source, signature)? {
                 Error::of(path, reason)
@@ -225,17 +230,17 @@ fn scan_hdf5(request: ScanRequest<'_>, room: Room, source: SourceFile) -> Result
     scan_log(&file, log, last, request.settings, room).map_err(of_log)
 }
 
-/// Opens the file of the held descriptor, because its path may lead to another file by now.
+/// Opens the file of the held descriptor. Its path may lead to another file by now.
 fn open(source: &SourceFile) -> std::result::Result<Id, Fault> {
     h5::forbid_plugins()?;
-    // Forget refusals that belong to other files.
+    // Forget earlier refusals of the system: they belong to other files.
     h5::take_refusal();
     h5::open_descriptor(source.as_fd())
 }
 
-/// A log in an HDF5 file.
+/// The log in an HDF5 file.
 struct Log {
-    /// The HDF5 file is the first.
+    /// The HDF5 file is the first source.
     sources: Sources,
     tables: Tables,
     layout: Box<dyn LayoutObjects>,
@@ -246,7 +251,7 @@ struct Log {
 }
 
 impl Log {
-    /// The last flush, where the close has told it.
+    /// The number of the last flush, if the close recorded it.
     fn last_flush(&self) -> std::result::Result<Option<u64>, Fault> {
         match (&self.tables, self.sources.files.first()) {
             (Tables::LogVol(_), Some(file)) => Ok(sealed(file)?.map(|closed| closed.flush)),
@@ -254,10 +259,10 @@ impl Log {
         }
     }
 
-    /// Fails where a seal is not as it was when its file was opened: what libhdf5 has read may be of another state.
+    /// Fails if a seal has changed since its file was opened: libhdf5 may then have read another state of the log.
     fn check_seals(&self, settings: &Settings) -> std::result::Result<(), Fault> {
         for (file, before) in self.sources.files.iter().zip(&self.seals) {
-            // Also where there was none: the front of a close may have come while libhdf5 read the file.
+            // This includes files that had no seal: a close may have written the front while libhdf5 read the file.
             if logvol::seal(file, settings)? != *before {
                 return Err("it was closed meanwhile".into());
             }

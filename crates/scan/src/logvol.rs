@@ -1,5 +1,5 @@
 //! The layout of the Log VOL connector (`docs/formats/logvol.md`, sections 1, 2 and 10, and
-//! `docs/formats/logvol-extensions.md`): finds the log of a file, and knows which objects belong to the layout.
+//! `docs/formats/logvol-extensions.md`): finds the log in a file, and tells which objects belong to the layout.
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -25,7 +25,7 @@ use h5logfs_log::window::Piece;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The most values of a recorded filter pipeline.
+/// The largest number of values in a recorded filter pipeline.
 const MOST_PIPELINE_VALUES: usize = 4096;
 
 /// The root attribute `_int_att`.
@@ -38,14 +38,14 @@ pub struct Header {
     subfiles: i64,
 }
 
-/// The attribute of the root group by which a log is known. `None` if the file is none.
+/// The root attribute that marks a file as a log; `None` if the file has none.
 pub fn find_mark(file: &Id) -> Result<Option<Id>> {
     let root = h5::open_group(file, c"/")?;
     h5::find_attribute(&root, &h5::c_name(MARK.as_bytes())?)
 }
 
 impl Header {
-    /// That of a file whose [mark](find_mark) this is.
+    /// Reads the header from the [mark](find_mark) of a file.
     pub fn read(mark: &Id) -> Result<Self> {
         match h5::read_integers(mark, 5).map_err(|e| e.at(format_args!("{MARK}")))?[..] {
             [datasets, data_logs, metadata_logs, config, subfiles] => Ok(Header {
@@ -59,7 +59,7 @@ impl Header {
         }
     }
 
-    /// How many IDs were ever given to datasets.
+    /// The number of IDs that datasets have been given so far.
     pub fn datasets(&self) -> i64 {
         self.datasets
     }
@@ -73,7 +73,7 @@ impl Header {
 pub struct LogVolObjects;
 
 impl LayoutObjects for LogVolObjects {
-    /// Section 1.3.
+    /// See section 1.3.
     fn copied_link<'n>(&self, name: &'n [u8], in_root: bool) -> Option<Cow<'n, [u8]>> {
         let is_log = in_root && name == LOG_GROUP.as_bytes();
         (!is_log).then(|| unescape(name).into())
@@ -88,7 +88,7 @@ impl LayoutObjects for LogVolObjects {
         }
     }
 
-    /// Section 2.
+    /// See section 2.
     fn stub_dataset(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<StubDataset>> {
         if !h5::dataset_space(dataset)?.is_empty() {
             return Ok(None);
@@ -111,13 +111,13 @@ impl LayoutObjects for LogVolObjects {
             }
             Ok(Some(values))
         });
-        // libhdf5 tells what is wrong with a stub dataset.
+        // A damaged stub dataset is left to libhdf5, whose walk reports the damage.
         found.ok().flatten().filter(StubDataset::is_sound)
     }
 }
 
-/// What the attributes of a dataset without elements say. `integers`: at most so many values of an attribute, if there is
-/// such an attribute.
+/// Reads a stub dataset from the attributes of a dataset without elements. `integers` returns at most the given number
+/// of values of an attribute, or `None` if there is no such attribute.
 fn stub_dataset(
     integers: impl Fn(&str, usize) -> Result<Option<Vec<i64>>>,
 ) -> Result<Option<StubDataset>> {
@@ -175,7 +175,7 @@ fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {
     }
 }
 
-/// `id, flags, n, value[0..n]` for each filter.
+/// Reads a filter pipeline: `id, flags, n, value[0..n]` for each filter.
 fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
     let broken = || Fault::from(format!("{FILTERS} is {values:?}"));
     let numbers: Vec<u32> = values
@@ -230,7 +230,7 @@ pub fn find_log(
         for (place, number) in places.into_iter().zip(1..) {
             let subfile = files.open(&place);
             let subfile = subfile.map_err(|e| format!("subfile {e}"))?;
-            // After a crash a subfile of the log that was to take the place of this one may be there.
+            // After a crash, a subfile of the log that was to replace this one may be there.
             if subfile.file_id()? != id {
                 let reason = "it belongs to another log";
                 return Err(format!("subfile {}: {reason}", subfile.path().display()).into());
@@ -254,13 +254,13 @@ pub fn find_log(
     })
 }
 
-/// The seal of a closed file, where it has one. Fails where not all of what it is about can be seen.
+/// The seal of a closed file, if it has one. Fails if part of what the seal covers cannot be seen.
 pub fn seal(file: &SourceFile, settings: &Settings) -> Result<Option<CloseSeal>> {
     let checked = check_seal(file, settings.compared);
     checked.map_err(|fault| fault.at(file.path().display()))
 }
 
-/// The data files that have a seal. Their log is one piece of extents, and one table.
+/// The data files that have a seal. The log of such a file is one piece of extents, followed by one table.
 fn sealed_files(tables: &Tables, seals: &[Option<CloseSeal>]) -> Vec<SealedFile> {
     let only = |logs: &[LogDataset], source: u16| {
         let mut own = logs.iter().filter(|log| log.source == source);
@@ -291,7 +291,7 @@ fn find_subfile_tables(subfile: &SourceFile, number: u16, tables: &mut Tables) -
 }
 
 /// Finds the datasets `_md_N` and `_ld_N` of one file. There may be more than the header promises, because a crash
-/// during the close leaves old numbers in the header (section 12). There must not be fewer.
+/// during the close leaves old numbers in the header (section 12). Fewer are an error.
 fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> Result<()> {
     let root = h5::open_group(file, c"/")?;
     let group = if h5::hard_link_exists(&root, c"_LOG")? {
@@ -318,7 +318,7 @@ fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> R
     Ok(())
 }
 
-/// Where the dataset `kind_number` lies; `None` if there is none.
+/// The place of the dataset `kind_number`; `None` if there is none.
 fn log_dataset(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<LogDataset>> {
     let name = format!("{kind}_{number}");
     let path = h5::c_name(name.as_bytes())?;

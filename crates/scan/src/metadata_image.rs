@@ -1,5 +1,5 @@
-//! The objects of a log that a program writes through HDF5 itself (`docs/formats/journal.md`, section 2.5): all have their
-//! natural form, and the journal says which datasets are logged.
+//! The objects of a log that a program writes through HDF5 itself (`docs/formats/journal.md`, section 2.5). All objects
+//! have their natural form. The journal lists the logged datasets.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use h5logfs_log::journal::metadata_image::MetadataImage;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The datasets of a metadata image that are logged: their IDs, by the addresses of their object headers.
+/// The logged datasets of a metadata image: their IDs, by the addresses of their object headers.
 #[derive(Debug)]
 pub struct LoggedObjects(HashMap<u64, u32>);
 
 impl LoggedObjects {
-    /// Fails where two IDs have the same dataset.
+    /// Collects the logged datasets. Fails if two IDs name one dataset.
     pub fn of(metadata_image: &MetadataImage) -> Result<Self> {
         let mut ids = HashMap::new();
         for (id, header) in &metadata_image.logged {
@@ -30,7 +30,7 @@ impl LoggedObjects {
         Ok(LoggedObjects(ids))
     }
 
-    /// The ID of the dataset whose object header is at `header`, if it is logged.
+    /// The ID of the dataset whose object header is at `header`, if the dataset is logged.
     pub fn id(&self, header: u64) -> Option<u32> {
         self.0.get(&header).copied()
     }

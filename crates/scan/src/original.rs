@@ -1,4 +1,4 @@
-//! A file of which a copy is made, and its objects, as far as all parts of a copy need them.
+//! A file that is copied, and its objects, with the properties that all parts of a copy need.
 
 use std::ffi::{CStr, CString};
 
@@ -10,9 +10,9 @@ use h5logfs_objects::{Dataspace, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Attributes of this size and more do not fit into an object header (64 KiB, less what describes them).
+/// The size from which an attribute does not fit into an object header (64 KiB, less the description of the attribute).
 const LARGE_ATTRIBUTE: u64 = 64_000;
-/// Where an object has more attributes, libhdf5 would look through all of them in its header for each.
+/// The most attributes that stay in an object header. libhdf5 searches a header from its start for each attribute.
 const MOST_IN_HEADER: usize = 500;
 
 /// The file that is copied.
@@ -20,16 +20,16 @@ const MOST_IN_HEADER: usize = 500;
 pub struct Original<'a> {
     /// The file as libhdf5 sees it.
     pub file: &'a Id,
-    /// Its bytes. Addresses count from the first of them.
+    /// The bytes of the file. Addresses count from its first byte.
     pub bytes: &'a dyn HeaderBytes,
     pub layout: &'a dyn LayoutObjects,
-    /// The copy lacks what this libhdf5 cannot read: an HDF5 program of a later version may have made it. Else the copy
-    /// fails there.
+    /// The copy leaves out what this libhdf5 cannot read, because an HDF5 program of a later version may have made it.
+    /// If false, the copy fails there.
     pub is_partial: bool,
 }
 
 impl Original<'_> {
-    /// Creation properties of a file whose root group is like that of this one.
+    /// Creation properties for a file whose root group is like the root group of this file.
     pub fn creation_of_copy(&self) -> Result<Id> {
         let (root, _) = self.object(h5::open_group(self.file, c"/")?)?;
         let creation = h5::new_file_creation()?;
@@ -38,8 +38,8 @@ impl Original<'_> {
         Ok(creation)
     }
 
-    /// An object of the file. Where its attributes cannot be read and the copy is partial, it has none, and the reason is
-    /// returned.
+    /// Opens an object of the file. If the attributes cannot be read and the copy is partial, the object has none, and
+    /// the reason is returned, too.
     pub fn object(&self, id: Id) -> Result<(Object, Option<String>)> {
         let (attributes, reason) = match h5::attribute_names(&id) {
             Err(Fault::Damage(reason)) if self.is_partial => (Vec::new(), Some(reason)),
@@ -62,8 +62,9 @@ pub struct Object {
 }
 
 impl Object {
-    /// Lets the copy have times if the object has some: the creation properties that libhdf5 tells of an object do not
-    /// say it of all. And large attributes, or very many, which only version 2 object headers can hold elsewhere.
+    /// Sets the creation properties of the copy: it stores times if the object does, because the creation properties
+    /// that libhdf5 returns do not always say so. It also allows large attributes, or very many, which only version 2
+    /// object headers can store elsewhere.
     pub fn prepare(&self, creation: &Id) -> Result<()> {
         h5::track_times(creation, self.has_times())?;
         if self.info.version < 2 {
@@ -81,9 +82,11 @@ impl Object {
         Ok(())
     }
 
-    /// The format in which the copy has to be made, with the properties that [`prepare`](Self::prepare) has set; `None` for any. In the
-    /// oldest one, libhdf5 says that all objects have times, unless they keep the order of their attributes. Headers of version 2 say
-    /// that of all objects which have some.
+    /// The format in which the copy must be made, with the properties that [`prepare`](Self::prepare) has set; `None`
+    /// for any.
+    ///
+    /// In the oldest format, libhdf5 reports times for all objects, except those that keep the order of their
+    /// attributes. Headers of version 2 report times only for objects that store some.
     pub fn format(&self, creation: &Id) -> Result<Option<Format>> {
         Ok(if self.info.version < 2 {
             Some(Format::Oldest)
@@ -102,8 +105,8 @@ impl Object {
         self.info.version >= 2 && self.attributes.len() > MOST_IN_HEADER
     }
 
-    /// The names of the attributes in the order in which the copy gets them. Where the copy tracks that order and the object
-    /// does not, it is the one of the names, in which readers list those of the object.
+    /// The names of the attributes in the order in which the copy gets them. If only the copy tracks the order, the
+    /// attributes are sorted by name, as readers list those of the object.
     pub fn names_in_order(&self) -> Result<Vec<&CStr>> {
         let mut names: Vec<&CStr> = self.attributes.iter().map(CString::as_c_str).collect();
         if self.has_very_many_attributes()
@@ -115,9 +118,11 @@ impl Object {
     }
 }
 
-/// The extent of the dataset whose object header is at an address, as the file has it. libhdf5 makes that of a virtual dataset anew where
-/// it is asked, of its sources, which are not there as the program sees them: of one without an extent, as a stub dataset is, it takes
-/// what is in memory.
+/// The extent that the file stores for the dataset whose object header is at `address`.
+///
+/// libhdf5 computes the extent of a virtual dataset on each request, from the source datasets. These do not exist here
+/// in the form that the program sees. For a source without an extent, such as a stub dataset, libhdf5 takes whatever is
+/// in memory.
 pub fn stored_space(bytes: &dyn HeaderBytes, address: u64) -> Result<Space> {
     Ok(match Objects::open(bytes)?.dataset(address)?.space {
         Dataspace::Null => Space::Null,

@@ -1,4 +1,4 @@
-//! Translates references: those that are copied into another file must point at the objects there.
+//! Translates references, so that a copy in another file points at the objects of that file.
 
 use std::collections::HashMap;
 
@@ -15,18 +15,18 @@ const LARGEST_HEAP: u64 = 64 << 20;
 /// Translates references of a file into references of its copy.
 pub struct Translator<'a> {
     pub file: &'a Id,
-    /// The bytes of the file. Addresses count from the first of them.
+    /// The bytes of the file. Addresses count from its first byte.
     pub bytes: &'a dyn HeaderBytes,
     pub target: &'a Id,
     /// Addresses of the objects in the copy, by their addresses in the file.
     pub objects: &'a HashMap<u64, u64>,
-    /// How many references pointed at nothing.
+    /// The number of references to missing objects.
     pub lost: usize,
 }
 
 impl Translator<'_> {
-    /// Replaces a reference in its memory form: 8 bytes for an object reference, 12 for a region reference. A reference
-    /// to nothing becomes the null reference, which readers can recognize.
+    /// Translates a reference in its memory form: 8 bytes for an object reference, 12 for a region reference. A
+    /// reference to a missing object becomes the null reference, which readers can recognize.
     pub fn translate(&mut self, reference: &mut [u8]) -> Result<()> {
         if reference.iter().all(|b| *b == 0) {
             return Ok(());
@@ -47,7 +47,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Whether the copy has the object that an object reference names.
+    /// Whether the copy contains the object of an object reference.
     pub fn has(&self, reference: &[u8]) -> bool {
         read_u64(reference, 0).is_ok_and(|old| reference.len() == 8 && self.object(old).is_some())
     }
@@ -56,14 +56,14 @@ impl Translator<'_> {
         self.objects.get(&old).copied()
     }
 
-    /// A region reference is a heap address and an index (HDF5 File Format Specification, III.E). The heap object is the
-    /// dataset's address and a serialized selection. libhdf5 cannot read it, because the selection does not fit into the
-    /// dataspace of a stub dataset, which has no element. But it writes one for a stub dataset.
+    /// Translates a region reference: a heap address and an index (HDF5 File Format Specification, III.E). The heap
+    /// object holds the dataset's address and a serialized selection. libhdf5 cannot read the reference of a stub
+    /// dataset, because the selection does not fit into a dataspace without elements. But it can write one.
     fn region(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let index = u32::from_le_bytes(array(reference, 8)?);
         let heap = self.heap_object(read_u64(reference, 0)?, index)?;
         let old = read_u64(&heap, 0)?;
-        let dataset = self.object(old).ok_or("a region of no dataset")?;
+        let dataset = self.object(old).ok_or("a region reference to no dataset")?;
         let dataset = h5::open_object(self.target, dataset)?;
         let creation = h5::dataset_creation(&dataset)?;
         let mut extent = match h5::storage_class(&creation)? {

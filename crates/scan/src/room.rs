@@ -1,6 +1,6 @@
-//! How much a copy of objects may hold of what is larger than metadata are: elements, and values of attributes.
+//! The limit for elements and attribute values in a copy of objects: they can be far larger than other metadata.
 
-/// The bytes that a copy may have of them.
+/// A number of bytes for elements and attribute values, and how many of them are taken.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
     most: u64,
@@ -8,10 +8,10 @@ pub struct Room {
 }
 
 impl Room {
-    /// As much as there is.
+    /// No limit.
     pub const ENDLESS: Room = Room::of(u64::MAX);
 
-    /// Of so many bytes, which the option `index_memory` allows.
+    /// A limit of `most` bytes, which the option `index_memory` sets.
     pub const fn of(most: u64) -> Self {
         Room { most, taken: 0 }
     }
@@ -26,7 +26,7 @@ impl Room {
         self.taken
     }
 
-    /// Takes `bytes`. Fails with the reason where so many are not left. `of`: what has them.
+    /// Takes `bytes`. Fails with the reason if fewer are left. `of` is the start of that sentence.
     pub fn take(&mut self, of: &str, bytes: u64) -> Result<(), String> {
         if bytes > self.left() {
             return Err(format!(

@@ -1,5 +1,6 @@
-//! The attributes by which HDF5 knows dimension scales (HDF5 Dimension Scale Specification 1.0). libhdf5's own functions
-//! for them need the dataspaces of the datasets, which stub datasets of a log do not have.
+//! The attributes of dimension scales (HDF5 Dimension Scale Specification 1.0).
+//!
+//! libhdf5's own functions for scales need the dataspaces of the datasets. The stub datasets of a log have none.
 
 use std::ffi::CString;
 
@@ -11,7 +12,7 @@ type Result<T> = std::result::Result<T, Fault>;
 /// Size of an item of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
 const USE_SIZE: u32 = 16;
 
-/// The attribute that makes a dataset a scale, and its text.
+/// The attribute that makes a dataset a scale, and its value.
 const CLASS: (&str, &[u8]) = ("CLASS", b"DIMENSION_SCALE");
 
 /// Whether a dataset with these attributes is a scale.
@@ -28,7 +29,7 @@ pub fn is_scale(dataset: &Id, attributes: &[CString]) -> Result<bool> {
     Ok(found.is_some_and(|rest| rest.iter().all(|byte| *byte == 0)))
 }
 
-/// One use of a scale: by a dimension of a dataset.
+/// One use of a scale, by a dimension of a dataset.
 #[derive(Debug, Clone, Copy)]
 pub struct ScaleUse {
     /// Address of the dataset.
@@ -59,7 +60,7 @@ impl ScaleAttributes {
         })
     }
 
-    /// Makes a dataset a scale. An empty name is none.
+    /// Makes a dataset a scale. An empty `name` means that the scale has no name.
     pub fn make_scale(&self, object: &Id, name: &[u8]) -> Result<()> {
         let (class, text) = CLASS;
         self.text(object, class, text)?;
@@ -69,7 +70,7 @@ impl ScaleAttributes {
         self.text(object, "NAME", name)
     }
 
-    /// Writes a text with a zero at its end, as readers expect it.
+    /// Writes a text that ends with a zero byte, as readers expect.
     fn text(&self, object: &Id, name: &str, text: &[u8]) -> Result<()> {
         let text = [text, b"\0"].concat();
         let size = u32::try_from(text.len())?;
@@ -88,7 +89,7 @@ impl ScaleAttributes {
         h5::write_sequences(object, name, &self.dimension_list, &space, &items)
     }
 
-    /// Writes which datasets use a scale.
+    /// Writes the list of datasets that use a scale.
     pub fn reference_list(&self, object: &Id, uses: &[ScaleUse]) -> Result<()> {
         let mut bytes = Vec::with_capacity(uses.len() * USE_SIZE as usize);
         for one in uses {

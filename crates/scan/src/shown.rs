@@ -1,5 +1,5 @@
-//! Makes the image of a view. There every dataset has its true shape. Only small datasets that were never logged have
-//! storage there.
+//! Makes the canonical image. Every dataset has its true shape there. Only small datasets that were never logged have
+//! storage in it.
 
 use std::collections::HashMap;
 
@@ -21,34 +21,34 @@ use h5logfs_log::snapshot::{Content, Dataset, Storage};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// From this size on, the view reads a contiguous dataset that was never logged from the log file.
+/// The least size of a contiguous, never logged dataset that the view reads from the log file.
 const LARGE_EXTENT: u64 = 64 << 10;
 
-/// How many kinds of datasets are told apart. libhdf5 keeps the properties of each.
+/// The largest number of models. libhdf5 keeps the properties of each.
 const MOST_MODELS: usize = 1024;
 
 /// The objects of a log, as a view shows them.
 #[derive(Debug, Default)]
 pub struct ShownObjects {
-    /// As [`Snapshot::image`](h5logfs_log::snapshot::Snapshot::image).
+    /// See [`Snapshot::image`](h5logfs_log::snapshot::Snapshot::image).
     pub image: Vec<u8>,
     pub datasets: Vec<Dataset>,
     /// Addresses of the objects in the file and in the image, sorted by the former.
     pub addresses: Vec<(u64, u64)>,
     pub diagnostics: Vec<Diagnostic>,
-    /// Bytes in the image of elements, and of values of attributes.
+    /// Bytes of elements and attribute values in the image.
     pub large: u64,
 }
 
-/// What an image is made with.
+/// The settings of an image.
 #[derive(Clone, Copy)]
 pub struct How<'a> {
     pub choice: &'a Choice,
-    /// The file is the first source of the snapshot, from which the view can read.
+    /// The file is the first source of the snapshot, so the view can read from it.
     pub is_source: bool,
     /// See [`Snapshot::image_at`](h5logfs_log::snapshot::Snapshot::image_at).
     pub at: Option<u64>,
-    /// For elements, and values of attributes.
+    /// The limit for elements and attribute values.
     pub room: Room,
 }
 
@@ -95,22 +95,23 @@ pub fn image(original: Original<'_>, chooser: &Chooser<'_>, how: How<'_>) -> Res
     })
 }
 
-/// Sets the times of objects, which libhdf5 has just made.
+/// Sets the times of objects that libhdf5 has just made.
 pub(super) fn with_times<B: HeaderBytesMut>(bytes: B, times: &[ObjectTimes]) -> Result<B> {
     let mut image = Image::new(bytes);
     times.iter().try_for_each(|times| image.set_times(times))?;
     Ok(image.into_bytes())
 }
 
-/// Copies datasets: those that stub datasets stand for, without storage, and those that were never logged.
+/// Copies datasets. Logged datasets get no storage.
 struct Shown<'a> {
     chooser: &'a Chooser<'a>,
     choice: &'a Choice,
     is_source: bool,
     datasets: Vec<Dataset>,
-    /// The file, for object headers.
+    /// The object headers of the file.
     headers: Image<Window<&'a dyn HeaderBytes>>,
-    /// Models of the datasets of stub datasets, by what tells that stub datasets are alike. Programs make thousands that are.
+    /// Models of logged datasets, by the header bytes that make stub datasets alike. Programs make thousands of
+    /// datasets that are alike.
     models: HashMap<Vec<u8>, Model>,
 }
 
@@ -119,14 +120,14 @@ impl Datasets for Shown<'_> {
         Some(self.choice)
     }
 
-    /// The dataset of a stub dataset that is like one that libhdf5 has opened.
+    /// Makes the dataset of a stub dataset that is like one that libhdf5 has already opened.
     fn make_at_once(
         &mut self,
         copier: &mut Copier<'_>,
         header: u64,
         at: &NewLink<'_>,
     ) -> Result<Option<MadeAtOnce>> {
-        // libhdf5 tells what is wrong with a header that cannot be read.
+        // An unreadable header is left to libhdf5, which reports the damage.
         let Ok(Some(found)) = self.headers.dataset(header) else {
             return Ok(None);
         };
@@ -174,7 +175,7 @@ impl Datasets for Shown<'_> {
                 Ok((id, Owner::StubDataset))
             }
             Ok(None) => Ok((self.plain(copier, old, template)?, Owner::Other)),
-            // Shown as a scalar that cannot be read.
+            // The dataset is shown as a scalar that cannot be read.
             Err(fault) => {
                 let reason = fault.into_damage()?;
                 let id = self.unreadable(copier, template, Space::scalar(), reason)?;
@@ -185,8 +186,8 @@ impl Datasets for Shown<'_> {
 }
 
 impl Shown<'_> {
-    /// Makes the objects of the image, and tells its datasets. The models go with `self`: those of committed types would
-    /// keep the image open, and libhdf5 could not finish it.
+    /// Makes the objects of the image, and describes its datasets. The models are dropped with `self`: models with
+    /// committed types would keep the image open, and libhdf5 could not finish it.
     fn copy(
         mut self,
         original: Original<'_>,
@@ -197,8 +198,8 @@ impl Shown<'_> {
         Ok((copied, self.datasets))
     }
 
-    /// Makes the dataset that a stub dataset stands for. If its description is damaged or cannot be served, its elements
-    /// become unreadable; the rest of the file does not. Returns its address, too.
+    /// Makes the dataset that a stub dataset stands for, and returns its address. If its description is damaged or
+    /// cannot be served, its elements become unreadable. The rest of the file remains readable.
     fn logged(
         &mut self,
         at: &NewLink<'_>,
@@ -209,7 +210,8 @@ impl Shown<'_> {
         let filtered = stub_dataset.filters.is_some();
         let mut problem = unservable(&model.shape, &stub_dataset);
         if let Some(reason) = too_large(&stub_dataset.dims, model.element_size) {
-            // Shown as a scalar: programs that ask for the storage of each object would fail at any other form.
+            // The dataset is shown as a scalar, because programs that query the storage of every object would fail for
+            // any other form.
             (stub_dataset.dims, stub_dataset.max_dims) = (Vec::new(), Vec::new());
             problem = Some(reason);
         }
@@ -223,7 +225,8 @@ impl Shown<'_> {
         let id = match model.create(at, &plan, filters) {
             Ok(id) => id,
             Err(e) => {
-                // libhdf5 refuses the recorded chunks or filters. Show the dataset without them, unreadable.
+                // libhdf5 refuses the recorded chunks or filters. The dataset is shown without them, and its elements
+                // are unreadable.
                 let refused = e.into_damage()?;
                 problem.get_or_insert(refused);
                 plan = DatasetPlan::logged(model, &stub_dataset, false, chooser);
@@ -245,7 +248,8 @@ impl Shown<'_> {
         Ok((id, address))
     }
 
-    /// Puts a dataset just made into the snapshot. `references`: their offsets in an element. Returns its address.
+    /// Adds a new dataset to the snapshot, and returns its address. `references` are the offsets of references in an
+    /// element.
     fn describe(
         &mut self,
         at: &NewLink<'_>,
@@ -255,7 +259,7 @@ impl Shown<'_> {
         content: Content,
         references: Vec<u64>,
     ) -> Result<u64> {
-        // A filter may have added values of its own when libhdf5 made the dataset.
+        // A filter may have added client data when libhdf5 made the dataset.
         let filters = if h5::has_filters(&model.creation)? {
             h5::filters(&h5::dataset_creation(id)?)?
         } else {
@@ -278,8 +282,8 @@ impl Shown<'_> {
         Ok(header)
     }
 
-    /// Makes a dataset that was never logged. The view reads a large contiguous one from the file; others are copied
-    /// with their elements.
+    /// Makes a dataset that was never logged. The view reads large contiguous datasets from the file. All others are
+    /// copied with their elements.
     fn plain(
         &mut self,
         copier: &mut Copier<'_>,
@@ -300,7 +304,7 @@ impl Shown<'_> {
         if !template.has_elements(old)? {
             return copier.create_dataset(template, &space);
         }
-        // Also whether they can be read: what is in the image stays there.
+        // The size also tells whether the elements can be read, because a dataset in the image cannot be removed.
         let size = Elements::of(copier.original, old)
             .and_then(|elements| elements.size(copier.room.left()));
         let taken = match size {
@@ -326,7 +330,7 @@ impl Shown<'_> {
         }
     }
 
-    /// The elements of a large contiguous dataset that the view can read as they lie in the file.
+    /// The place of the elements of a large contiguous dataset, if the view can read them from the file as they lie.
     fn extent(&self, old: &Object, template: &Template<'_>) -> Result<Option<Content>> {
         let shape = Shape::of(&template.datatype)?;
         let len = h5::storage_size(&old.id)?;
@@ -369,13 +373,13 @@ impl Shown<'_> {
     }
 }
 
-/// What datasets that are alike have in common.
+/// The properties that datasets share if they are alike.
 struct Model {
-    /// The type with which objects of the image are made.
+    /// The datatype with which objects of the image are made.
     datatype: Id,
     creation: Id,
     format: Option<Format>,
-    /// What `creation` says of storage and filters, if that was set here.
+    /// The storage and filters of `creation`, if this module has set them.
     set: Option<(Storage, Vec<Filter>)>,
     shape: Shape,
     described: String,
@@ -426,7 +430,7 @@ impl Model {
     }
 }
 
-/// Why the elements of a logged dataset cannot be shown.
+/// The reason why the elements of a logged dataset cannot be shown, if there is one.
 fn unservable(shape: &Shape, stub_dataset: &StubDataset) -> Option<String> {
     if shape.has_pointers() {
         let reason = "variable-length elements were logged as pointers of the writing program";
@@ -440,8 +444,8 @@ fn unservable(shape: &Shape, stub_dataset: &StubDataset) -> Option<String> {
     chunk.or(filters).map(Fault::to_string)
 }
 
-/// Whether every version of HDF5 can have chunks of this shape. Those before 2.0 have none of 4 GiB, and neither has a chunk index of the
-/// view.
+/// Whether every version of HDF5 allows chunks of this shape. Versions before 2.0 do not allow chunks of 4 GiB, nor
+/// does a chunk index of the view.
 fn is_for_all(chunk: &[u64], element: u64) -> bool {
     let bytes = chunk
         .iter()
@@ -449,7 +453,7 @@ fn is_for_all(chunk: &[u64], element: u64) -> bool {
     bytes.is_some_and(|bytes| u32::try_from(bytes).is_ok())
 }
 
-/// Why a dataset finds no place in any file.
+/// The reason why a dataset is too large for any file, if it is.
 fn too_large(dims: &[u64], element: u64) -> Option<String> {
     if dims.contains(&0) {
         return None;
@@ -460,7 +464,7 @@ fn too_large(dims: &[u64], element: u64) -> Option<String> {
     (!is_possible).then(reason)
 }
 
-/// Extent and storage of a dataset to be made.
+/// Extent and storage of a dataset that is about to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DatasetPlan {
     pub dims: Vec<u64>,
@@ -478,7 +482,8 @@ impl DatasetPlan {
         }
     }
 
-    /// For the dataset of a stub dataset. `recorded`: in the chunks that the stub dataset records, if it does.
+    /// The plan for the dataset of a stub dataset. `recorded`: use the chunk shape that the stub dataset records, if
+    /// there is one.
     fn logged(
         model: &Model,
         stub_dataset: &StubDataset,

@@ -1,7 +1,7 @@
-//! What a view shows of a log that is not closed, beyond its last complete flush, where the user wants that.
+//! The unflushed data that a view shows of a log that is not closed, if the user asks for them.
 //!
-//! The extents of a rank lie in its data file, and then in a file into which it has spilled. A section of the table lies in one
-//! file, so of the latter those are shown that need no entry of the former.
+//! The extents of a rank lie in its data file, and then in its spill file. Each section of the table lies in one file.
+//! An extent of a spill file is therefore shown only if it needs no entry of the data file.
 
 use std::collections::BTreeMap;
 
@@ -20,28 +20,28 @@ use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::window::Piece;
 
-/// What is shown.
+/// The unflushed data that a view shows.
 #[derive(Debug, Default)]
 pub struct Shown {
-    /// Of each data file what lies behind its last flush.
+    /// The extents behind the last flush, by data file.
     pub behind: BTreeMap<usize, Vec<RankShown>>,
-    /// What lies in further files.
+    /// The extents in spill files.
     pub spilled: Vec<(SourcePath, Vec<RankShown>)>,
-    /// Datasets that are larger than the journal says, by their IDs.
+    /// The extents of datasets that are larger than the journal says, by dataset ID.
     pub growth: BTreeMap<u32, Vec<u64>>,
     summary: Summary,
     /// Bytes of data that are not shown.
     left_out: u64,
 }
 
-/// What is shown of a rank.
+/// The shown extents of one rank.
 #[derive(Debug)]
 pub struct RankShown {
     pub rank: u32,
     pub pieces: Vec<ExtentShown>,
 }
 
-/// Where an extent has its entries, and where it ends.
+/// The place of an extent's entries, and the end of the extent.
 #[derive(Debug)]
 pub struct ExtentShown {
     pub entries: Piece,
@@ -58,7 +58,7 @@ impl ExtentShown {
 }
 
 impl Shown {
-    /// `None` where there is nothing beyond the last flush.
+    /// Finds the unflushed data to show; `None` if there are none.
     pub fn of(
         request: ScanRequest<'_>,
         master: &SourceFile,
@@ -165,12 +165,12 @@ impl Shown {
         Ok(())
     }
 
-    /// What is to be said of it.
+    /// The diagnostic that tells the user of the shown data.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut text = format!("{}: shown, too", self.summary);
         if self.left_out > 0 {
             text += &format!(
-                ", but for {} bytes that cannot be shown where they lie: `recover --unflushed` takes them in",
+                ", except {} bytes that can be shown only after `recover --unflushed`",
                 self.left_out
             );
         }
@@ -178,7 +178,7 @@ impl Shown {
     }
 }
 
-/// Those that lie in the file of the first one, and share selections with nothing else.
+/// The leading extents that lie in the file of the first one, and share selections only with each other.
 fn alone(extents: &[Extent]) -> &[Extent] {
     let Some(first) = extents.first() else {
         return extents;

@@ -5,7 +5,7 @@ use h5logfs_log::snapshot::Source;
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 
-/// Open files and where they lie. The position of a file is its source number.
+/// Open files and their paths. The position of a file is its source number.
 #[derive(Debug, Default)]
 pub struct Sources {
     places: Vec<SourcePath>,
@@ -23,12 +23,12 @@ impl Sources {
         self.files.append(&mut others.files);
     }
 
-    /// Fails if a file was changed since it was opened.
+    /// Fails if a file has changed since it was opened.
     pub fn check_unchanged(&self) -> Result<()> {
         self.files.iter().try_for_each(SourceFile::check_unchanged)
     }
 
-    /// What the snapshot says of the files.
+    /// The entries of the snapshot for these files.
     pub fn describe(self) -> Vec<Source> {
         let describe = |(place, file): (SourcePath, &SourceFile)| Source {
             place,

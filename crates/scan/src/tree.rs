@@ -1,5 +1,5 @@
-//! Copies the objects of an HDF5 file into another one. How datasets are copied is a matter of the caller: the image of a
-//! view shows them otherwise than a log stores them.
+//! Copies the objects of an HDF5 file into another one. The caller decides how datasets are copied, because the
+//! canonical image needs another form of them than a closed log.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
@@ -18,18 +18,18 @@ use h5logfs_log::scan::Choice;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The attribute of a dimension scale that lists the datasets that use it. A reader of netCDF wants all of them.
+/// The attribute of a dimension scale that lists the datasets that use it. A netCDF reader needs all of them.
 const USES_OF_SCALE: &[u8] = b"REFERENCE_LIST";
 
 /// Makes the copies of datasets.
 pub trait Datasets {
-    /// Which links are copied; `None`: all of them.
+    /// The links to copy; `None` for all links.
     fn choice(&self) -> Option<&Choice> {
         None
     }
 
-    /// Makes the copy of a dataset from its object header at `header`, which libhdf5 has not opened. `None` if that has to
-    /// be done.
+    /// Makes the copy of a dataset from its object header at `header`, without opening the dataset in libhdf5. `None`
+    /// if libhdf5 has to open it.
     fn make_at_once(
         &mut self,
         _copier: &mut Copier<'_>,
@@ -48,27 +48,28 @@ pub trait Datasets {
     ) -> Result<(Id, Owner)>;
 }
 
-/// A copy that needs nothing else but its times.
+/// A finished copy, except for its times.
 pub struct MadeAtOnce {
-    /// Its address in the copy.
+    /// The address of the copy.
     pub address: u64,
-    /// The times of the original, as [`h5::ObjectInfo`] has them.
+    /// The times of the original, as in [`h5::ObjectInfo`].
     pub times: [u32; 4],
 }
 
-/// What a walk through a file yields.
+/// The result of a walk through a file.
 #[derive(Debug, Default)]
 pub struct Copied {
     /// Addresses of the objects in the copy, by their addresses in the file.
     pub objects: HashMap<u64, u64>,
-    /// libhdf5 stores the time of the copying. These times of the file's objects are to replace it.
+    /// The times of the original objects. They replace the time of the copying, which libhdf5 stores.
     pub times: Vec<ObjectTimes>,
     pub diagnostics: Vec<Diagnostic>,
-    /// Bytes of elements and of values of attributes.
+    /// Bytes of elements and attribute values.
     pub large: u64,
 }
 
-/// Copies the objects of a file into another one, which may have a root group and nothing that has the name of a copy.
+/// Copies the objects of a file into another one. The target may have a root group, but no objects with the names of
+/// copies.
 pub fn copy(
     original: Original<'_>,
     target: &Id,
@@ -96,40 +97,40 @@ pub fn copy(
     Ok(copier.out)
 }
 
-/// A group whose links are still to be copied.
+/// A group whose links have not been copied yet.
 struct Group {
     old: Id,
     new: Id,
-    /// Without a slash at the end: the root group has an empty path.
+    /// The path without a slash at its end. The root group has an empty path.
     path: String,
 }
 
 /// A copy that is being made.
 pub struct Copier<'a> {
     pub original: Original<'a>,
-    /// For elements, and values of attributes. Those that have none are left out.
+    /// The limit for elements and attribute values. Those that exceed it are left out.
     pub room: Room,
     target: Id,
-    /// In which libhdf5 makes the next object there.
+    /// The format in which libhdf5 makes the next object of the copy.
     format: Format,
     /// Objects of the file share messages.
     pub is_sharing: bool,
     /// Committed types in the copy, by their addresses in the file.
     committed: HashMap<u64, Id>,
-    /// Not all objects are copied.
+    /// Whether only some of the objects are copied.
     is_part: bool,
-    /// References can be written only when all objects have their addresses.
+    /// Objects with references. References are written last, when all objects have their addresses.
     postponed: Vec<Postponed>,
-    /// The paths of [`Datasets::choice`] that were met.
+    /// The paths of [`Datasets::choice`] found so far.
     chosen: HashSet<String>,
     pub out: Copied,
 }
 
 /// An object with references among its attributes or elements.
 struct Postponed {
-    /// Its address in the file.
+    /// The address in the file.
     old: u64,
-    /// Its address in the copy.
+    /// The address in the copy.
     new: u64,
     path: String,
     work: Work,
@@ -161,13 +162,13 @@ impl Copier<'_> {
                 }
                 walked => walked.map_err(|e| e.at(format_args!("group {}/", group.path)))?,
             }
-            // The first group found is walked next.
+            // The first group found is visited next.
             groups.extend(found.into_iter().rev());
         }
         Ok(())
     }
 
-    /// Makes the links of one group, and the objects that have no other link yet. Adds the groups among these.
+    /// Makes the links of one group, and the objects that have no other link yet. Adds new groups to `groups`.
     fn group(
         &mut self,
         group: &Group,
@@ -200,7 +201,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// An object of the file, which has this path.
+    /// Opens an object of the file. `path` is its path.
     pub fn object(&mut self, id: Id, path: &str) -> Result<Object> {
         let (object, reason) = self.original.object(id)?;
         if let Some(reason) = reason {
@@ -214,13 +215,13 @@ impl Copier<'_> {
         self.out.diagnostics.push(Diagnostic::lost(text));
     }
 
-    /// Makes a link. Returns the group if it made one.
+    /// Makes a link. Returns the group if the link made one.
     fn link(&mut self, at: &NewLink<'_>, datasets: &mut dyn Datasets) -> Result<Option<Group>> {
         let address = match &at.link.target {
             Target::Hard(address) => *address,
             Target::Soft(_) | Target::External { .. } => {
                 return match h5::create_symbolic_link(at.parent, at.link) {
-                    // A program can make links that libhdf5 does not make again, such as one without a path.
+                    // A program can make links that libhdf5 cannot make again, such as one without a path.
                     Err(Fault::Damage(reason)) => {
                         let text = format!("link {} is not shown: {reason}", at.path);
                         self.out.diagnostics.push(Diagnostic::note(text));
@@ -289,8 +290,8 @@ impl Copier<'_> {
         })
     }
 
-    /// Sets the format of the next objects; `None`: that of the last ones. A change costs a flush of the copy, so objects that may have
-    /// any change nothing.
+    /// Sets the format of the next objects; `None` keeps the current format. A change costs a flush of the copy, so
+    /// objects that may have any format cause no change.
     pub fn set_format(&mut self, format: Option<Format>) -> Result<()> {
         if let Some(format) = format.filter(|format| *format != self.format) {
             h5::set_format(&self.target, format)?;
@@ -299,8 +300,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// The links that the copy of a group has. A name stays as it is if the one that it should get is the name of
-    /// another link.
+    /// The links that the copy of a group gets. A link keeps its name if its new name is the name of another link.
     fn copied_links(&mut self, group: &Group) -> Result<Vec<Link>> {
         let mut links = h5::links(&group.old)?;
         let all: HashSet<Vec<u8>> = links.iter().map(|l| l.name.clone()).collect();
@@ -313,7 +313,7 @@ impl Copier<'_> {
             if *name == *link.name {
                 return true;
             }
-            // Another link has this name only if its copy has it.
+            // Another link keeps this name only if its copy has it, too.
             if all.contains(&*name) && layout.copied_link(&name, in_root).as_deref() == Some(&*name)
             {
                 let name = String::from_utf8_lossy(&link.name);
@@ -327,7 +327,7 @@ impl Copier<'_> {
         Ok(links)
     }
 
-    /// Copies what objects of all kinds have: attributes, comment and times.
+    /// Copies the parts that objects of all kinds have: attributes, comment and times.
     pub fn finish_object(
         &mut self,
         old: &Object,
@@ -342,7 +342,7 @@ impl Copier<'_> {
         self.copy_attributes(old, new, path, owner)
     }
 
-    /// Copies the attributes of an object. Those with references follow when all objects are there.
+    /// Copies the attributes of an object. Attributes with references follow once all objects exist.
     pub fn copy_attributes(
         &mut self,
         old: &Object,
@@ -361,7 +361,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Takes note of the times that the copy at `header` has to have.
+    /// Records the times of the copy at `header`.
     fn keep_times(&mut self, header: u64, [access, modification, change, birth]: [u32; 4]) {
         if change == 0 {
             return;
@@ -378,7 +378,7 @@ impl Copier<'_> {
 
     // --- attributes ------------------------------------------------------------------------------
 
-    /// Copies the attributes of an object. If one has references and there is no `translator`, it copies none and
+    /// Copies the attributes of an object. Without a `translator`, it copies none if one of them has references, and
     /// returns false.
     fn attributes(
         &mut self,
@@ -388,7 +388,7 @@ impl Copier<'_> {
         owner: Owner,
         mut translator: Option<&mut Translator<'_>>,
     ) -> Result<bool> {
-        // One is open at a time: libhdf5 looks through all that are open, each time it opens one.
+        // Only one attribute is open at a time, because libhdf5 searches all open attributes each time it opens one.
         let copied = self.copied_attributes(old, owner)?;
         let open = |name: &CStr| h5::open_attribute(&old.id, name);
         if translator.is_none() {
@@ -396,7 +396,7 @@ impl Copier<'_> {
                 let shape =
                     h5::attribute_type(&open(old)?).and_then(|datatype| Shape::of(&datatype));
                 let has_references = match shape {
-                    // It is left out below.
+                    // The attribute is left out below.
                     Err(Fault::Damage(_)) if self.original.is_partial => false,
                     shape => shape?.has_references(),
                 };
@@ -429,7 +429,7 @@ impl Copier<'_> {
         Ok(true)
     }
 
-    /// The names of the attributes that the copy of an object has, and their names there.
+    /// The names of the attributes that are copied, and their names in the copy.
     fn copied_attributes<'o>(
         &self,
         object: &'o Object,
@@ -444,7 +444,7 @@ impl Copier<'_> {
             let Some(name) = layout.copied_attribute(old.to_bytes(), owner) else {
                 continue;
             };
-            // As for links.
+            // An attribute keeps its name as a link does.
             let is_taken = *name != *old.to_bytes()
                 && all.contains(&*name)
                 && layout.copied_attribute(&name, owner).as_deref() == Some(&*name);
@@ -460,7 +460,7 @@ impl Copier<'_> {
         Ok(copied)
     }
 
-    /// The value of an attribute, or why there is no room for it.
+    /// The value of an attribute, or the reason why there is no room for it.
     fn value(&mut self, attribute: &Id) -> Result<std::result::Result<h5::Values, String>> {
         const OF: &str = "its value takes";
         let own = h5::attribute_storage(attribute)?;
@@ -497,7 +497,7 @@ impl Copier<'_> {
         h5::write_attribute(new, name, &datatype, &values)
     }
 
-    /// Copies the elements of a dataset when all objects have their addresses.
+    /// Postpones the elements of a dataset until all objects have their addresses.
     pub fn postpone_elements(&mut self, old: &Object, new: &Id, path: &str) -> Result<()> {
         self.postponed.push(Postponed {
             old: old.info.address,
@@ -508,7 +508,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Writes what had to wait for the addresses of all objects.
+    /// Writes the postponed attributes and elements, once all objects have addresses.
     fn postponed_work(&mut self) -> Result<()> {
         self.set_format(Some(Format::Oldest))?;
         let (objects, target) = (self.out.objects.clone(), self.target.clone());
@@ -548,7 +548,7 @@ impl Copier<'_> {
 
     // --- datatypes -------------------------------------------------------------------------------
 
-    /// The form of a type of the file with which objects of the copy can be made.
+    /// The datatype with which objects of the copy are made, for a datatype of the file.
     pub fn type_in_copy(&mut self, datatype: &Id) -> Result<Id> {
         let Some(address) = h5::committed(datatype)? else {
             return h5::unshared(datatype);
@@ -561,7 +561,8 @@ impl Copier<'_> {
         self.commit_type(&old)
     }
 
-    /// Makes the copy of a committed type that has none yet. The dataset that has to have it follows in its own format.
+    /// Makes the copy of a committed type that has none yet. The dataset that uses the type is then made in its own
+    /// format.
     fn commit_type(&mut self, old: &Object) -> Result<Id> {
         let format = self.format;
         let new = self.commit_type_in_its_format(old);

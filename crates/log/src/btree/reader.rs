@@ -1,4 +1,4 @@
-//! Reads the chunk index of a dataset, whoever made it.
+//! Reads the chunk index of a dataset, from any writer.
 
 use super::{HEADER, key_size};
 use crate::image::{Fields, HeaderBytes};
@@ -6,27 +6,27 @@ use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The most bytes of one node: those of the largest one over a dataset of the largest rank.
+/// The most bytes of one node: the largest node over a dataset of the largest rank.
 const MOST_NODE: u64 = 64 << 20;
 
-/// A chunk as the index names it.
+/// A chunk in the index.
 #[derive(Debug)]
 pub struct Leaf<'a> {
     /// Stored bytes of the chunk.
     pub size: u32,
-    /// Bit `i` is set where filter `i` of the pipeline was not applied.
+    /// Bit `i` is set if filter `i` of the pipeline was not applied.
     pub filter_mask: u32,
-    /// Coordinates of the chunk's first element, and one for the bytes of an element.
+    /// Coordinates of the chunk's first element, and one more for the bytes of an element.
     pub origin: &'a [u64],
     /// Address of the stored bytes.
     pub address: u64,
 }
 
-/// Shows the chunks of the tree whose root is at `root`, over a dataset of rank `rank`, in the order of the tree. Fails
-/// where it is no tree, and ends where `see` fails.
+/// Calls `see` with the chunks of the tree whose root is at `root`, in the order of the tree. The dataset has rank
+/// `rank`. Fails if the tree is invalid, and stops if `see` fails.
 ///
-/// All nodes together may have as many bytes as there are. A tree that leads to the same node again and again would never
-/// end.
+/// All nodes together may have at most as many bytes as the file. Otherwise a tree that leads to one node again and
+/// again would never end.
 pub fn read(
     bytes: &dyn HeaderBytes,
     root: u64,
@@ -45,11 +45,11 @@ pub fn read(
 
 struct Reader<'a> {
     bytes: &'a dyn HeaderBytes,
-    /// How many bytes further nodes may have.
+    /// The bytes that further nodes may have.
     left: u64,
     /// Bytes of a key.
     key: u64,
-    /// Of the chunk that is shown.
+    /// The coordinates of the current chunk.
     origin: Vec<u64>,
     see: &'a mut dyn FnMut(Leaf<'_>) -> Result<()>,
 }
@@ -63,9 +63,9 @@ impl Reader<'_> {
         Ok(bytes)
     }
 
-    /// Reads what lies below the node at `address` (III.A.1). `level` is known for all nodes but the root.
+    /// Visits the node at `address` and everything below it (III.A.1). `level` is known for all nodes except the root.
     fn node(&mut self, address: u64, level: Option<u8>) -> Result<()> {
-        let is_none = || Fault::from(format!("the node at {address} of its chunk index is none"));
+        let is_none = || Fault::from(format!("no node of its chunk index at {address}"));
         let head = self.read(address, HEADER)?;
         let [b'T', b'R', b'E', b'E', 1, own_level, low, high, ..] = *head else {
             return Err(is_none());
@@ -90,7 +90,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Shows an entry of a leaf; `None` where it is shorter than it should be.
+    /// Reports an entry of a leaf; `None` if the entry is too short.
     fn leaf(&mut self, mut fields: Fields<'_>) -> Option<Result<()>> {
         let (size, filter_mask) = (fields.u32()?, fields.u32()?);
         let origin = fields.take((self.key - 8) as usize)?;

@@ -1,6 +1,6 @@
 //! Compares the chain of a dataset's entries with their order in the log.
 
-/// The position of an entry of a dataset, and of the entry that it names as the next.
+/// The position of an entry of a dataset, and of the next entry according to the entry itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryPosition {
     pub at: u64,
@@ -36,9 +36,9 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
         );
         return Err(ChainError::Negative(text));
     }
-    // For each entry the number of the walk that met it. Walk 1 starts at the stub dataset.
+    // The number of the walk that met each entry. Walk 1 starts at the stub dataset.
     let mut met = vec![0; places.len()];
-    // The entry that names the next one; `None` is the stub dataset.
+    // The entry that points to the next one; `None` is the stub dataset.
     let mut from = None;
     let (mut next, mut disagreement) = (first, None);
     for number in 0.. {
@@ -60,7 +60,7 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
     let Some(text) = disagreement else {
         return Ok(());
     };
-    // Entries that the stub dataset does not lead to may form a cycle, too.
+    // Entries outside the stub dataset's chain may form a cycle, too.
     for start in 0..places.len() {
         let mut at = start;
         while met[at] == 0 {
@@ -135,7 +135,7 @@ mod tests {
     fn other_chains_disagree_or_have_a_cycle() {
         assert!(complaint(28, &[]).contains("its stub dataset names byte 28"));
         assert!(complaint(-1, &[(28, -1)]).contains("it is byte 28"));
-        // Another order, an early end, and nothing at the position.
+        // A different order, an early end, and a position without an entry.
         assert!(complaint(100, &[(28, -1), (100, 28)]).contains("names byte 100"));
         assert!(complaint(28, &[(28, -1), (100, -1)]).contains("entry at byte 28 names none"));
         assert!(complaint(28, &[(28, 50), (100, -1)]).contains("names byte 50"));
@@ -145,7 +145,7 @@ mod tests {
             &[(28, 100), (100, 200), (200, 100)],
         ] {
             assert!(matches!(chain(28, places), Err(ChainError::Cycle(_))));
-            // The stub dataset may lead to the cycle or not.
+            // The stub dataset may or may not lead to the cycle.
             assert!(matches!(chain(-1, places), Err(ChainError::Cycle(_))));
         }
         let behind = [(28, -1), (100, 200), (200, 300), (300, 200)];

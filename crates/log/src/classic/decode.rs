@@ -1,4 +1,4 @@
-//! From the entries of one dataset to its records.
+//! Turns the entries of one dataset into records.
 
 use super::chain::EntryPosition;
 use super::entry::{ByteOrder, Entry, EntrySelection, NO_FILTER, ZLIB};
@@ -16,9 +16,9 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// Bytes of points read at once.
+/// Bytes of points that are read together.
 const STEP: u64 = 1 << 20;
-/// The most bytes of points that one entry may have.
+/// The most bytes of points in one entry.
 const MOST_POINTS: u64 = 2 << 30;
 
 /// The context for decoding a dataset.
@@ -37,7 +37,7 @@ pub(super) struct Decoder<'a> {
 type Located = (StoredBytes, Option<String>);
 
 impl Decoder<'_> {
-    /// The records of a dataset. `anchor` is the index of its stub dataset.
+    /// The records of a dataset. `stub_dataset` is the index of its stub dataset.
     ///
     /// Fails when memory is short or the task stops, but not on damage.
     pub fn records(&self, stub_dataset: usize) -> Result<DatasetRecords, Fault> {
@@ -61,7 +61,7 @@ impl Decoder<'_> {
         Ok(found)
     }
 
-    /// Adds the record of an entry. Fails where its selection is unknown.
+    /// Adds the record of an entry. Fails if its selection is unknown.
     fn add(
         &self,
         place: &EntryPosition,
@@ -105,7 +105,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Starts and counts of the entry's block. Fails where the block is outside of the dataset.
+    /// Starts and counts of the entry's block. Fails if the block is outside of the dataset.
     fn block(&self, entry: &Entry, bytes: &[u8]) -> Result<Vec<u64>, Fault> {
         let sides = numbers(entry.order, bytes)?;
         let rank = self.dataset.dims.len();
@@ -121,14 +121,14 @@ impl Decoder<'_> {
         Ok(sides)
     }
 
-    /// The points of an entry. Fails where one is outside of the dataset.
+    /// The points of an entry. Fails if one is outside of the dataset.
     fn points(&self, entry: &Entry, number: u64) -> Result<Reserved<Selection>, Fault> {
         let dims = self.dataset.dims;
         let rank = dims.len();
         if entry.len > MOST_POINTS {
             return Err(format!("{number} points are more than can be held").into());
         }
-        // Read step by step, because the log may claim more bytes than the file has.
+        // The points are read step by step, because the log may claim more bytes than the file has.
         let mut reservation = self.task.reserve(2 * STEP)?;
         let mut coordinates = Vec::new();
         let mut step = Vec::new();
@@ -196,7 +196,7 @@ fn largest_deflated(raw: u64) -> u64 {
     raw.saturating_add(raw >> 10).saturating_add(64)
 }
 
-/// Decodes coordinates. Fails where one is negative.
+/// Decodes coordinates. Fails if one is negative.
 fn numbers(order: ByteOrder, bytes: &[u8]) -> Result<Vec<u64>, Fault> {
     let number = |bytes: &[u8]| {
         let number = order.i64_at(bytes, 0);
@@ -300,7 +300,7 @@ mod tests {
             (sources, tables, table)
         }
 
-        /// The records of dataset 7, whose elements have four bytes.
+        /// The records of dataset 7. Its elements have four bytes.
         fn records(&self, dims: &[u64]) -> DatasetRecords {
             let (sources, _, table) = self.table(dims.len() as u8);
             assert_eq!(unreadable(&*table), [""; 0]);
@@ -413,7 +413,7 @@ mod tests {
         logs.data.extend([0; 12]);
         logs.entry(false, 0, &[], (0, 16));
         logs.entry(false, 1, &[3], (0, 16));
-        // More points than bytes.
+        // This entry claims more points than there are bytes.
         logs.entry(false, 1, &[i64::MAX / 8], (1, 16));
         let found = logs.records(&[]);
         let mut cells: [Vec<u64>; 3] = Default::default();
@@ -491,7 +491,7 @@ mod tests {
             with(&|l| l.metadata.truncate(95)),
             "byte 96 is past its end",
         );
-        // As many points as the first start says.
+        // The entry claims as many points as its first start says.
         for points in [-1, 1 << 40, i64::MAX] {
             let fault = with(&|l| {
                 l.metadata[40] = 1;

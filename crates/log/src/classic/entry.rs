@@ -5,7 +5,7 @@ use crate::source_file::SourceFile;
 use crate::window::Window;
 use h5logfs_common::fault::Fault;
 
-/// The first bytes of the two logs. A version of one character follows.
+/// The first bytes of the two logs. One character with the version follows.
 const METADATA_MAGIC: &[u8] = b"logvol_metadata";
 const DATA_MAGIC: &[u8] = b"logvol_data";
 
@@ -74,7 +74,7 @@ pub fn has_magics(metadata: &SourceFile, data: &SourceFile) -> bool {
     has(metadata, METADATA_MAGIC) && has(data, DATA_MAGIC)
 }
 
-/// Checks the magic. `bytes` has one more byte than it.
+/// Checks the magic. `bytes` is one byte longer.
 fn check_magic(bytes: &[u8], magic: &[u8]) -> Result<(), Fault> {
     match bytes.strip_prefix(magic) {
         Some([b'0'..=b'9' | b'.', ..]) => Ok(()),
@@ -90,7 +90,7 @@ pub(super) fn read_metadata_header(window: &mut Window<'_>) -> Result<u64, Fault
     Ok(u64::try_from(entries).map_err(|_| format!("byte 20: {entries} entries"))?)
 }
 
-/// Fails with the reason where the header of the data log is invalid.
+/// Fails with the reason if the header of the data log is invalid.
 pub(super) fn check_data_header(log: &SourceFile) -> Result<(), Fault> {
     let mut window = Window::over(log);
     let bytes = window.bytes(0, DATA_HEADER)?;
@@ -124,7 +124,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Reads the entry at `at`. `rank_of` gives the rank of the dataset with an id. Fails where the end of the entry
+    /// Reads the entry at `at`. `rank_of` returns the rank of the dataset with an ID. Fails if the end of the entry
     /// cannot be determined.
     pub fn read(
         window: &mut Window<'_>,
@@ -133,7 +133,7 @@ impl Entry {
     ) -> Result<Self, Fault> {
         let end_of = |at: u64, len: u64| at.checked_add(len).ok_or(PAST_END);
         let head = window.bytes(at, HEAD)?;
-        // The value reads the same in both byte orders: 0, or a 1 at either end.
+        // These values are the same in both byte orders: 0, or a 1 at either end.
         let order = match head[..4] {
             [0, 0, 0, 0] => ByteOrder::Little,
             [1, 0, 0, 0] | [0, 0, 0, 1] => ByteOrder::Big,

@@ -48,14 +48,14 @@ pub struct Tables {
     pub stub_datasets: Vec<StubDataset>,
 }
 
-/// What the walk through the metadata log needs to know of a dataset.
+/// The properties of a dataset that the walk through the metadata log needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StubDataset {
     /// The number of the dataset in entries.
     pub id: i64,
-    /// Number of its dimensions.
+    /// Number of dimensions.
     pub rank: u8,
-    /// Position of the first entry in the metadata log, -1 without entries; `None` where the stub dataset lacks the
+    /// Position of the first entry in the metadata log; -1 for no entries. `None` if the stub dataset lacks the
     /// attribute.
     pub first: Option<i64>,
 }

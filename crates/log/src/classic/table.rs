@@ -37,7 +37,7 @@ pub(super) struct EntryTable {
 pub(super) struct Entries {
     /// Entries in the order of the log.
     pub places: Vec<EntryPosition>,
-    /// Why no element of the dataset can be read.
+    /// The reason why no element of the dataset can be read.
     pub unreadable: Option<Diagnostic>,
 }
 
@@ -70,7 +70,7 @@ impl EntryTable {
         }
         let walked = walk(tables, metadata, |number, entry, window| {
             task.check()?;
-            // Faults of an entry with elements are reported with its record.
+            // A fault of an entry with elements is reported with the entry's record.
             if let Some(reason) = entry.invalid_field()
                 && is_empty(entry, window)?
             {
@@ -92,7 +92,7 @@ impl EntryTable {
         found.data.sort_unstable();
         found.data.dedup();
         match walked {
-            // Some entries are missing, so chains may be incomplete.
+            // Some entries are missing, so chains may be incomplete. They are not followed.
             Err(fault) => {
                 let diagnostic = Diagnostic::unreadable(fault.into_damage()?);
                 found.diagnostics.push(diagnostic);
@@ -108,7 +108,7 @@ impl EntryTable {
         }
     }
 
-    /// Stops counting its memory for a user.
+    /// Stops counting the table's memory for a user.
     pub fn release_share(&self) {
         self.reservation.release_share();
     }
@@ -141,7 +141,7 @@ impl EntryTable {
         Ok(())
     }
 
-    /// Start of the data that follows that at `at`, or the end of the log.
+    /// Start of the data behind the data at `at`, or the end of the log.
     pub fn end_of_data(&self, at: u64, log: &SourceFile) -> u64 {
         let after = self.data.partition_point(|begin| *begin <= at);
         let next = self.data.get(after).copied();
@@ -158,8 +158,8 @@ impl EntryTable {
     }
 }
 
-/// Calls `visit` with the entries of the log in order, each with the index of its stub dataset. Fails with the place and
-/// the reason where the log cannot be followed further.
+/// Calls `visit` with the entries of the log in order, each with the index of its stub dataset. Fails with the place
+/// and the reason if the log cannot be followed further.
 fn walk<'a>(
     tables: &Tables,
     log: &'a SourceFile,
@@ -211,7 +211,7 @@ fn is_empty(entry: &Entry, window: &mut Window<'_>) -> Result<bool, Fault> {
     Ok(entry.selection == EntrySelection::Points(0) || block.is_some_and(|block| has_none(&block)))
 }
 
-/// Start and count of an entry's block along each dimension; `None` where the entry is not a block.
+/// Start and count of an entry's block along each dimension; `None` if the entry is not a block.
 fn block_of(entry: &Entry, window: &mut Window<'_>) -> Result<Option<Vec<(u64, u64)>>, Fault> {
     if entry.selection != EntrySelection::Subarray {
         return Ok(None);

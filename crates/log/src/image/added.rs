@@ -1,4 +1,4 @@
-//! Metadata that are added to a file, before they are written to it.
+//! Metadata that are added to a file, and kept in memory until they are written.
 
 use std::fs::File;
 use std::io;
@@ -9,17 +9,17 @@ use h5logfs_common::fault::{Fault, Shortage};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The metadata of a file: those in its front, and those that are added at its end. What lies between is not libhdf5's.
+/// The metadata of a file: its front, and the additions at its end. The bytes between do not belong to libhdf5.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
     front: Vec<u8>,
-    /// The address of what is added.
+    /// The address of the additions.
     start: u64,
     rest: Vec<u8>,
 }
 
 impl Added {
-    /// Of a file to which nothing is added yet. The first `front` bytes may be changed, too.
+    /// Starts with a file and no additions. The first `front` bytes may be changed, too.
     pub fn to(file: &File, front: u64) -> io::Result<Self> {
         let start = file.metadata()?.len();
         let mut bytes = vec![0; front.min(start) as usize];
@@ -31,7 +31,7 @@ impl Added {
         })
     }
 
-    /// A front of `front` bytes, and what is added at address `start`.
+    /// An empty front of `front` bytes, and empty additions at address `start`.
     pub fn new(front: usize, start: u64) -> Self {
         Added {
             front: vec![0; front],
@@ -40,15 +40,20 @@ impl Added {
         }
     }
 
-    /// A front, and what is added at address `start`.
+    /// A front, and the additions at address `start`.
     pub fn of(front: Vec<u8>, start: u64, rest: Vec<u8>) -> Self {
         Added { front, start, rest }
     }
 
-    /// The inverse of [`Added::into_bytes`]: `bytes` begin with a front of `front` bytes. Fails where they are fewer.
+    /// The inverse of [`Added::into_bytes`]: `bytes` begin with a front of `front` bytes. Fails if there are fewer
+    /// bytes.
     pub fn from_bytes(mut bytes: Vec<u8>, front: usize, start: u64) -> Result<Self> {
         if bytes.len() < front {
-            return Err(format!("{} bytes, of which {front} are a front", bytes.len()).into());
+            return Err(format!(
+                "{} bytes, fewer than the {front} bytes of a front",
+                bytes.len()
+            )
+            .into());
         }
         let rest = bytes.split_off(front);
         Ok(Added {
@@ -58,40 +63,40 @@ impl Added {
         })
     }
 
-    /// The front, and behind it what is added.
+    /// The front, followed by the additions.
     pub fn into_bytes(self) -> Vec<u8> {
         let mut bytes = self.front;
         bytes.extend(self.rest);
         bytes
     }
 
-    /// Bytes that lie at address 0.
+    /// The bytes at address 0.
     pub fn front(&self) -> &[u8] {
         &self.front
     }
 
-    /// The front, to be changed, and what is added.
+    /// The front, for changes, and the additions.
     pub fn front_mut(&mut self) -> (&mut [u8], &[u8]) {
         (&mut self.front, &self.rest)
     }
 
-    /// Bytes that lie at [`Added::start`].
+    /// The bytes at [`Added::start`].
     pub fn rest(&self) -> &[u8] {
         &self.rest
     }
 
-    /// The address of what is added.
+    /// The address of the additions.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Writes it to the file: the objects first, then what leads to them.
+    /// Writes the metadata to the file: first the objects, then the front, which leads to them.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         file.write_all_at(&self.rest, self.start)?;
         self.write_front_to(file)
     }
 
-    /// Writes what is added to the file, which ends there.
+    /// Writes the additions to the file, and ends the file behind them.
     pub fn write_rest_to(&self, file: &File) -> io::Result<()> {
         file.write_all_at(&self.rest, self.start)?;
         file.set_len(self.size())
@@ -102,7 +107,7 @@ impl Added {
         file.write_all_at(&self.front, 0)
     }
 
-    /// Lets the file end here.
+    /// Makes the file end at `end`.
     pub fn resize(&mut self, end: u64) -> Result<()> {
         let len = usize::try_from(end.saturating_sub(self.start))?;
         let more = len.saturating_sub(self.rest.len());
@@ -112,15 +117,15 @@ impl Added {
         Ok(())
     }
 
-    /// Fills `buf`. What lies between, and past the end of the file, is zeros: libhdf5 reads more than an object header
-    /// where it does not know its length.
+    /// Fills `buf`. Bytes between front and additions, and past the end of the file, are zeros. libhdf5 reads past an
+    /// object header if it does not know the header's length.
     pub fn fill(&self, at: u64, buf: &mut [u8]) {
         buf.fill(0);
         copy_common(&self.front, 0, at, buf);
         copy_common(&self.rest, self.start, at, buf);
     }
 
-    /// Writes bytes, if need be past the end.
+    /// Writes bytes, also past the end.
     pub fn put(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let end = at.checked_add(bytes.len() as u64).ok_or("past 2^64")?;
         if end > self.size() {
@@ -130,7 +135,7 @@ impl Added {
     }
 }
 
-/// Copies what bytes at `start` of a file have in common with `buf`, which is for those at `at`.
+/// Copies the overlap of `bytes`, at `start` of a file, and `buf`, at `at`.
 fn copy_common(bytes: &[u8], start: u64, at: u64, buf: &mut [u8]) {
     let ahead =
         |of: u64, other: u64| usize::try_from(other.saturating_sub(of)).unwrap_or(usize::MAX);

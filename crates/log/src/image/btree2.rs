@@ -1,33 +1,33 @@
-//! Version-2 B-trees (HDF5 File Format Specification, III.A.2): the walk over their records, or over those in one place.
+//! Reads version-2 B-trees (HDF5 File Format Specification, III.A.2): all records, or the records of one key.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use super::{Fields, HeaderBytes, Result, read_checked};
 
-/// Records: huge objects of a fractal heap, without filters, by number.
+/// Tree of huge objects of a fractal heap, without filters, by number.
 pub const HUGE_OBJECTS: u8 = 1;
-/// Records: the links of a group, by the hashes of their names.
+/// Tree of the links of a group, by the hashes of their names.
 pub const LINKS_BY_NAME: u8 = 5;
-/// Records: the attributes of an object, by the hashes of their names.
+/// Tree of the attributes of an object, by the hashes of their names.
 pub const ATTRIBUTES_BY_NAME: u8 = 8;
-/// Records: chunks without filters, by their places in the grid.
+/// Tree of chunks without filters, by their places in the grid.
 pub const CHUNKS: u8 = 10;
-/// Records: chunks with filters, by their places in the grid.
+/// Tree of chunks with filters, by their places in the grid.
 pub const FILTERED_CHUNKS: u8 = 11;
 
-/// Deeper trees would have more nodes than a file has bytes.
+/// The largest depth. Deeper trees would have more nodes than a file has bytes.
 const MOST_DEPTH: u16 = 16;
 /// Bytes of a header.
 const HEADER: u64 = 38;
-/// The bytes of a node beside records and pointers: signature, version, type, checksum.
+/// Bytes of a node besides records and pointers: signature, version, type, checksum.
 const FRAME: u64 = 10;
-/// Larger nodes are not read, in bytes. Usual ones have some hundred.
+/// The largest node that is read, in bytes. Usual nodes have some hundred bytes.
 const MOST_NODE: u64 = 1 << 20;
-/// An end that comes too early.
+/// The message for a truncated node.
 const SHORT: &str = "a node of a B-tree that ends early";
 
-/// A tree whose header was read.
+/// A tree with its header.
 #[derive(Debug)]
 pub struct Tree<'a, B: ?Sized> {
     bytes: &'a B,
@@ -35,7 +35,7 @@ pub struct Tree<'a, B: ?Sized> {
     /// Bytes of a record.
     record: u64,
     depth: u16,
-    /// From the leaves on.
+    /// The levels, starting at the leaves.
     levels: Vec<Level>,
     root: Option<Node>,
 }
@@ -43,7 +43,7 @@ pub struct Tree<'a, B: ?Sized> {
 #[derive(Debug, Clone, Copy)]
 struct Node {
     address: u64,
-    /// Number of its records.
+    /// The number of records in the node.
     records: u64,
 }
 
@@ -52,11 +52,11 @@ struct Node {
 struct Level {
     /// The most records of a node.
     most_records: u64,
-    /// The most records of a node and all below it.
+    /// The most records of a node and everything below it.
     most_below: u64,
-    /// Bytes of the number of records of a child.
+    /// Bytes of the record count of a child.
     count_bytes: usize,
-    /// Bytes of the number of records of a child and all below it.
+    /// Bytes of the record count of a child and everything below it.
     total_bytes: usize,
 }
 
@@ -68,7 +68,7 @@ impl Level {
 }
 
 impl<'a, B: HeaderBytes + ?Sized> Tree<'a, B> {
-    /// The tree whose header is at `address`. Fails where its records are not of the type `kind`.
+    /// Opens the tree whose header is at `address`. Fails if its records are not of the type `kind`.
     pub fn open(bytes: &'a B, address: u64, kind: u8) -> Result<Self> {
         let header = read_checked(bytes, address, HEADER)?;
         Tree::of_header(bytes, &header, kind)
@@ -99,16 +99,16 @@ impl<'a, B: HeaderBytes + ?Sized> Tree<'a, B> {
         })
     }
 
-    /// Bytes of a record. It is not 0.
+    /// Bytes of a record; never 0.
     pub fn record_len(&self) -> usize {
         self.record as usize
     }
 
-    /// Shows the records in a place, in the order of the tree, until one is enough. `place` tells where a record lies: before
-    /// the place, in it, or behind it. Fails where the tree is not sound as far as it is read.
+    /// Calls `see` with the records of one key, in the order of the tree, until `see` stops. `place` compares a record
+    /// with the key. Fails if the part of the tree that is read is damaged.
     ///
-    /// All nodes together may have as many bytes as there are. A tree that leads to the same node again and again would never
-    /// end.
+    /// All nodes together may have at most as many bytes as the file. Otherwise a tree that leads to one node again and
+    /// again would never end.
     pub fn each(
         &self,
         place: impl Fn(&[u8]) -> Result<Ordering>,
@@ -126,12 +126,12 @@ impl<'a, B: HeaderBytes + ?Sized> Tree<'a, B> {
         walk.node(root, self.depth).map(|_| ())
     }
 
-    /// Shows all records.
+    /// Calls `see` with all records.
     pub fn all(&self, see: impl FnMut(&[u8]) -> Result<ControlFlow<()>>) -> Result<()> {
         self.each(|_| Ok(Ordering::Equal), see)
     }
 
-    /// Records and pointers of a node.
+    /// Reads a node: its records, followed by its pointers.
     fn read(&self, node: Node, depth: u16, left: &mut u64) -> Result<(Vec<u8>, usize)> {
         let level = self.level(depth)?;
         if node.records > level.most_records {
@@ -160,10 +160,10 @@ impl<'a, B: HeaderBytes + ?Sized> Tree<'a, B> {
     }
 }
 
-/// A walk over the records in a place.
+/// A walk over the records of one key.
 struct Walk<'a, B: ?Sized> {
     tree: &'a Tree<'a, B>,
-    /// How many bytes further nodes may have.
+    /// The bytes that further nodes may have.
     left: u64,
     place: &'a dyn Fn(&[u8]) -> Result<Ordering>,
     see: &'a mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>>,
@@ -192,7 +192,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Goes on in the child of this number. Leaves have none.
+    /// Continues in child `number`. Leaves have no children.
     fn below(&mut self, pointers: &[u8], number: usize, depth: u16) -> Result<ControlFlow<()>> {
         let Some(below) = depth.checked_sub(1) else {
             return Ok(ControlFlow::Continue(()));
@@ -204,7 +204,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
     }
 }
 
-/// The node that a pointer names.
+/// The node that a pointer leads to.
 fn child(pointer: &[u8], level: &Level) -> Option<Node> {
     let mut fields = Fields(pointer);
     Some(Node {
@@ -213,7 +213,7 @@ fn child(pointer: &[u8], level: &Level) -> Option<Node> {
     })
 }
 
-/// The levels of a tree from the leaves on.
+/// The levels of a tree, starting at the leaves.
 fn levels(node_size: u64, record: u64, depth: u16) -> Option<Vec<Level>> {
     let room = node_size.checked_sub(FRAME)?;
     let in_leaf = room.checked_div(record)?;
@@ -229,7 +229,7 @@ fn levels(node_size: u64, record: u64, depth: u16) -> Option<Vec<Level>> {
             most_records: 0,
             most_below: 0,
             count_bytes: below.count_bytes,
-            // Leaves have nothing below them.
+            // Leaves have no children.
             total_bytes: if above == 1 {
                 0
             } else {
@@ -246,7 +246,7 @@ fn levels(node_size: u64, record: u64, depth: u16) -> Option<Vec<Level>> {
     Some(levels)
 }
 
-/// Bytes of a number up to `most`; `None` for 0.
+/// Bytes of a number that is at most `most`; `None` for 0.
 fn bytes_of(most: u64) -> Option<usize> {
     Some(most.checked_ilog2()? as usize / 8 + 1)
 }
@@ -262,7 +262,7 @@ mod tests {
         bytes
     }
 
-    /// The header of a tree of type 1 with records of one byte, whose nodes have 64 bytes.
+    /// The header of a tree of type 1. Its records have one byte, and its nodes 64 bytes.
     fn header(depth: u16, root: u64, records: u16) -> Vec<u8> {
         with_checksum(&[
             b"BTHD\0\x01",
@@ -284,7 +284,7 @@ mod tests {
         [&address.to_le_bytes()[..], &[records]].concat()
     }
 
-    /// A root with the record 4 and two leaves: 1, 2, 4 and 6, 8.
+    /// A root with the record 4, and two leaves: 1, 2, 4 and 6, 8.
     fn tree() -> Vec<u8> {
         let (first, second) = (leaf(&[1, 2, 4]), leaf(&[6, 8]));
         let second_at = HEADER + first.len() as u64;
@@ -311,7 +311,7 @@ mod tests {
     fn records_are_found_by_their_place() {
         let bytes = tree();
         assert_eq!(found(&bytes, None), Ok(vec![1, 2, 4, 4, 6, 8]));
-        // Records of the same place may lie in several nodes.
+        // Records of one key may lie in several nodes.
         assert_eq!(found(&bytes, Some(4)), Ok(vec![4, 4]));
         assert_eq!(found(&bytes, Some(8)), Ok(vec![8]));
         for absent in [0, 3, 5, 9] {
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_tree_that_leads_to_itself_ends() {
-        // A node that is its own child, at the depth of its child: the type of the node is another one.
+        // A node that is its own child. At the depth of the child, the type of the node is wrong.
         let pointers = [pointer(HEADER, 1), pointer(HEADER, 1)].concat();
         let node = with_checksum(&[b"BTIN\0\x01", &[4], &pointers]);
         let bytes = [header(MOST_DEPTH, HEADER, 1), node].concat();

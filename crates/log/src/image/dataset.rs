@@ -1,4 +1,4 @@
-//! What the object header of a dataset says, where it says all that there is to say.
+//! Reads a dataset from its object header, if the header describes the dataset completely.
 
 use std::ops::ControlFlow;
 
@@ -11,11 +11,12 @@ type Result<T> = std::result::Result<T, Fault>;
 /// A dataset without a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetHeader {
-    /// Two datasets of a file in which these bytes are the same have the same type and creation properties.
+    /// The bytes that describe datatype and creation properties. Two datasets of a file with equal bytes have equal
+    /// types and properties.
     pub like: Vec<u8>,
-    /// What its dataspace is.
+    /// The dataspace.
     pub space: HeaderSpace,
-    /// All of its attributes, in the order of the header.
+    /// All attributes, in the order of the header.
     pub attributes: Vec<HeaderAttribute>,
     /// Access, modification, change and birth in seconds since 1970; 0 if not stored.
     pub times: [u32; 4],
@@ -24,24 +25,24 @@ pub struct DatasetHeader {
 /// A dataspace in an object header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderSpace {
-    /// It has no elements and no dimensions.
+    /// A null dataspace: no elements and no dimensions.
     Null,
     /// A scalar has no dimensions.
     Simple {
         /// The extent.
         dims: Vec<u64>,
-        /// The largest extent. `u64::MAX` is unlimited.
+        /// The maximum extent; `u64::MAX` is unlimited.
         max_dims: Vec<u64>,
     },
 }
 
 impl HeaderSpace {
-    /// Reads a dataspace message (IV.A.2.b). `None` where it is not in a known form.
+    /// Reads a dataspace message (IV.A.2.b). `None` if its form is unknown.
     pub fn of_message(body: &[u8]) -> Option<Self> {
         space(body)
     }
 
-    /// The number of elements; `None` where that is 2^64 or more.
+    /// The number of elements; `None` if it is 2^64 or more.
     pub fn elements(&self) -> Option<u64> {
         match self {
             HeaderSpace::Null => Some(0),
@@ -52,7 +53,7 @@ impl HeaderSpace {
         }
     }
 
-    /// Whether no element has a place in it.
+    /// Whether the dataspace has no elements.
     pub fn is_empty(&self) -> bool {
         match self {
             HeaderSpace::Null => true,
@@ -64,15 +65,15 @@ impl HeaderSpace {
 /// An attribute in an object header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderAttribute {
-    /// Its name, without the zero byte at the end.
+    /// The name, without the zero byte at its end.
     pub name: Vec<u8>,
-    /// Its values. `None` if they are no integers, or such that not all values of their type are those of an `i64`.
+    /// The values; `None` if they are not integers, or if their type has values that an `i64` does not have.
     pub integers: Option<Vec<i64>>,
 }
 
 impl<B: HeaderBytes> Image<B> {
-    /// The dataset whose object header is at `header`. `None` if there is more of it than is told here. Fails where the
-    /// header is not as libhdf5 makes it.
+    /// Reads the dataset whose object header is at `header`. `None` if [`DatasetHeader`] cannot describe all of it.
+    /// Fails if the header is not in libhdf5's form.
     pub fn dataset(&self, header: u64) -> Result<Option<DatasetHeader>> {
         if !self.has_usual_sizes()? {
             return Ok(None);
@@ -133,7 +134,7 @@ impl<B: HeaderBytes> Image<B> {
         Ok((is_plain && has_space).then_some(found))
     }
 
-    /// Whether the superblock (II.A) is the first of the file, and offsets and lengths have eight bytes.
+    /// Whether the superblock (II.A) is at the start of the file, and offsets and lengths have eight bytes.
     fn has_usual_sizes(&self) -> Result<bool> {
         if &self.get::<8>(0)? != b"\x89HDF\r\n\x1a\n" {
             return Ok(false);
@@ -145,9 +146,9 @@ impl<B: HeaderBytes> Image<B> {
         Ok(self.get::<2>(at)? == [8, 8])
     }
 
-    /// What the prefix of an object header says of the creation properties, and the times of the object.
+    /// The creation properties in the prefix of an object header, and the times of the object.
     fn dataset_prefix(&self, header: u64) -> Result<(Vec<u8>, [u32; 4])> {
-        /// Flags of version 2, but for the two that say how long a length is.
+        /// The flags of version 2, except the two for the width of a length.
         const PROPERTIES: u8 = 0xfc;
         let prefix = Prefix::read(&self.bytes, header)?;
         let Some(flags) = prefix.flags() else {
@@ -167,7 +168,7 @@ impl<B: HeaderBytes> Image<B> {
         Ok((like, times))
     }
 
-    /// Dataspace message (IV.A.2.b).
+    /// Reads a dataspace message (IV.A.2.b).
     fn space(&self, message: &Message) -> Result<Option<HeaderSpace>> {
         if message.is_shared() {
             return Ok(None);
@@ -175,9 +176,9 @@ impl<B: HeaderBytes> Image<B> {
         Ok(space(&message.body(&self.bytes)?))
     }
 
-    /// Attribute message (IV.A.2.m). `None` where the attribute lies elsewhere, or is not in a known form.
+    /// Reads an attribute message (IV.A.2.m). `None` if the attribute lies elsewhere, or if its form is unknown.
     fn attribute(&self, message: &Message) -> Result<Option<HeaderAttribute>> {
-        // An object with larger ones is made in another way.
+        // An object with a larger attribute is left to libhdf5.
         const MOST: u16 = 32 << 10;
         if message.is_shared() || message.len > MOST {
             return Ok(None);
@@ -215,7 +216,7 @@ fn attribute(data: &[u8]) -> Option<HeaderAttribute> {
     let pad = match version {
         1 => 8,
         2 => 1,
-        // The character set of the name comes before it.
+        // The character set of the name comes first.
         3 => {
             rest = rest.get(1..)?;
             1
@@ -270,7 +271,7 @@ fn integers(datatype: &[u8], extent: &[u8], elements: &[u8]) -> Option<Vec<i64>>
     Some(elements.get(..len)?.chunks_exact(size).map(value).collect())
 }
 
-/// Attribute info message (IV.A.2.v): whether all attributes are in the header.
+/// Whether all attributes are in the header, according to an attribute info message (IV.A.2.v).
 fn has_no_heap(data: &[u8]) -> bool {
     const TRACKS_ORDER: u8 = 1;
     let (at, flags) = match *data {
@@ -280,7 +281,7 @@ fn has_no_heap(data: &[u8]) -> bool {
     flags & !3 == 0 && data.get(at..at + 8) == Some(&[0xff; 8])
 }
 
-/// The data of a message without those that follow from the extent: the size of contiguous storage (IV.A.2.i).
+/// The data of a message without the part that follows from the extent: the size of contiguous storage (IV.A.2.i).
 fn without_size(kind: u16, data: &[u8]) -> &[u8] {
     const CONTIGUOUS: u8 = 1;
     match (kind, data) {

@@ -1,23 +1,24 @@
-//! Takes blocks of metadata apart.
+//! Reads the fields of metadata blocks.
 
-/// The fields of a block, one after the other. All numbers are little-endian. `None` where the block ends before.
+/// The fields of a block, in sequence. All numbers are little-endian. Functions return `None` if the block is too
+/// short.
 #[derive(Debug)]
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next bytes.
+    /// Takes the next `len` bytes.
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
     }
 
-    /// Passes over bytes.
+    /// Skips `len` bytes.
     pub fn skip(&mut self, len: usize) -> Option<()> {
         self.take(len).map(|_| ())
     }
 
-    /// Passes over `bytes`; `None` where others stand there.
+    /// Skips `bytes`. `None` if the block has other bytes there.
     pub fn expect(&mut self, bytes: &[u8]) -> Option<()> {
         (self.take(bytes.len())? == bytes).then_some(())
     }
@@ -49,7 +50,7 @@ impl<'a> Fields<'a> {
         self.number(8)
     }
 
-    /// An address; `Some(None)` where it is undefined.
+    /// An address; `Some(None)` if it is undefined.
     pub fn address(&mut self) -> Option<Option<u64>> {
         let address = self.u64()?;
         Some((address != u64::MAX).then_some(address))

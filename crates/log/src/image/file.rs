@@ -4,7 +4,7 @@ use super::{HeaderBytes, Result};
 use crate::source_file::SourceFile;
 use h5logfs_common::fault::Fault;
 
-/// An HDF5 file behind its user block.
+/// An HDF5 file after its user block.
 #[derive(Debug, Clone, Copy)]
 pub struct Hdf5<'a> {
     /// The file.

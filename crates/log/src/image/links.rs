@@ -1,4 +1,4 @@
-//! Symbol tables: the links of old groups (III.A.1, III.B), and the local heap of their names (III.D).
+//! Writes symbol tables: the links of old groups (III.A.1, III.B), and the local heap of their names (III.D).
 
 use std::borrow::Cow;
 
@@ -6,12 +6,12 @@ use super::space::Space;
 
 /// Bytes of an entry of a leaf (III.C).
 pub const ENTRY: usize = 40;
-/// Bytes in front of the entries of a leaf, and of the keys of a node.
+/// Bytes in front of the entries of a leaf, and in front of the keys of a node.
 pub(super) const LEAF: usize = 8;
 pub(super) const NODE: usize = 24;
 const NONE: u64 = u64::MAX;
 
-/// How many children nodes have, and leaves links. The superblock of a file says it. Neither is 0.
+/// The numbers of children of a node, and of links in a leaf, as a superblock states them. Neither is 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Links of a leaf.
@@ -21,7 +21,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The halves of both that a superblock names.
+    /// Sizes from the halves that a superblock states.
     pub const fn of(leaf_k: u16, node_k: u16) -> Self {
         Sizes {
             leaf: 2 * leaf_k as usize,
@@ -29,41 +29,41 @@ impl Sizes {
         }
     }
 
-    /// All nodes have room for all children.
+    /// Bytes of a node. Every node has room for all children.
     fn node_bytes(self) -> usize {
         NODE + 8 + 16 * self.node
     }
 }
 
-/// A link, and what it leads to.
+/// A link and its target.
 pub struct Named<'a> {
-    /// Its name, without a zero.
+    /// The name, without a zero byte.
     pub name: Cow<'a, [u8]>,
-    /// Where it leads.
+    /// The target.
     pub target: To,
 }
 
-/// What a link leads to.
+/// The target of a link.
 pub enum To {
     /// The object at an address.
     Object(u64),
-    /// What is at a path.
+    /// A path.
     Path(Vec<u8>),
-    /// What another entry leads to, but no path: its bytes, of which those of the name do not count.
+    /// The target of another entry, which must not be a path: the bytes of that entry. The name in them is ignored.
     Entry([u8; ENTRY]),
 }
 
-/// Where the links of a group lie: what a symbol table message (IV.A.2.r) says.
+/// The place of a group's links, as in a symbol table message (IV.A.2.r).
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
-    /// The root of its B-tree.
+    /// The root of the B-tree.
     pub tree: u64,
-    /// The heap with its names.
+    /// The heap with the names.
     pub heap: u64,
 }
 
 impl Table {
-    /// As the message, and the cache of an entry, have them.
+    /// The form of the table in the message, and in the cache of an entry.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.tree.to_le_bytes());
@@ -71,9 +71,9 @@ impl Table {
         bytes
     }
 
-    /// Writes the links of a group. They may be in any order.
+    /// Writes the links of a group, given in any order.
     pub fn put(space: &mut Space, mut links: Vec<Named<'_>>, sizes: Sizes) -> Self {
-        // Nearly all are in their order: a stable sort takes less time.
+        // Nearly all links are already in order, so a stable sort is faster.
         links.sort_by(|a, b| a.name.cmp(&b.name));
         let mut names = Names::new();
         let mut leaves = Vec::new();
@@ -102,7 +102,7 @@ fn put_entry(leaf: &mut Vec<u8>, name: u64, target: &To, names: &mut Names) {
     const SOFT: u32 = 2;
     let (address, cached, path) = match target {
         To::Object(address) => (*address, 0, 0),
-        // The heap is far smaller than 4 GiB: its names come from an image that is.
+        // The heap is far smaller than 4 GiB, because its names come from an image that is smaller.
         To::Path(path) => (NONE, SOFT, names.add(path) as u32),
         To::Entry(entry) => {
             leaf.extend(name.to_le_bytes());
@@ -119,13 +119,13 @@ fn put_entry(leaf: &mut Vec<u8>, name: u64, target: &To, names: &mut Names) {
     leaf.resize(end, 0);
 }
 
-/// A node of the tree or a leaf, and where in the heap its last name is.
+/// A tree node or leaf, and the heap offset of its last name.
 struct Child {
     address: u64,
     last: u64,
 }
 
-/// Writes the nodes above these leaves. Returns the address of the root.
+/// Writes the nodes above these leaves, and returns the address of the root.
 fn put_tree(space: &mut Space, mut below: Vec<Child>, sizes: Sizes) -> u64 {
     let len = sizes.node_bytes();
     let mut level = 0;
@@ -134,7 +134,7 @@ fn put_tree(space: &mut Space, mut below: Vec<Child>, sizes: Sizes) -> u64 {
         let first = space.end();
         let address = |number: usize| first + (number * len) as u64;
         let mut nodes = Vec::with_capacity(count);
-        // The key in front of the first child is the last name of the node before.
+        // The key in front of the first child is the last name of the preceding node.
         let mut key = 0;
         for number in 0..count {
             let from = number * sizes.node;
@@ -170,11 +170,11 @@ fn put_tree(space: &mut Space, mut below: Vec<Child>, sizes: Sizes) -> u64 {
     }
 }
 
-/// The names of a group, as a local heap has them: each ends with a zero, and begins at a multiple of 8.
+/// The names of a group in a local heap. Each name ends with a zero byte, and begins at a multiple of 8.
 struct Names(Vec<u8>);
 
 impl Names {
-    /// The first name is empty: B-trees begin with it.
+    /// The first name is empty, because B-trees begin with it.
     fn new() -> Self {
         Names(vec![0; 8])
     }
@@ -187,7 +187,7 @@ impl Names {
     }
 
     fn put(self, space: &mut Space) -> u64 {
-        /// Stands for the end of the list of free blocks.
+        /// The end mark of the list of free blocks.
         const NO_FREE_BLOCK: u64 = 1;
         const HEADER: u64 = 32;
         let data = space.end() + HEADER;

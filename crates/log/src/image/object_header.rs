@@ -1,10 +1,10 @@
-//! Object headers (HDF5 File Format Specification, IV.A.1), versions 1 and 2: the walk over their messages.
+//! Object headers of versions 1 and 2 (HDF5 File Format Specification, IV.A.1), and the walk over their messages.
 
 use std::ops::{ControlFlow, Range};
 
 use super::{HeaderBytes, PAST_IMAGE, Result, lookup3, read_array, read_vec};
 
-/// More continuation blocks than any real header has.
+/// The most continuation blocks. No real header has as many.
 const MOST_BLOCKS: usize = 4096;
 
 /// Types of messages (IV.A.2).
@@ -34,20 +34,20 @@ pub mod kind {
     pub const FILE_SPACE_INFO: u16 = 0x17;
 }
 
-/// How exactly a header has to be as libhdf5 makes it.
+/// The strictness of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Its messages can be found.
+    /// The messages can be found.
     Lenient,
-    /// libhdf5 reads it: also checksums, signatures and the lengths of its messages are right, and there are not more of
-    /// them than it says.
+    /// libhdf5 can read the header: checksums, signatures and lengths of messages are valid, too, and there are at most
+    /// as many messages as the header states.
     Checked,
-    /// Also the number of its messages is right, and it is not larger than usual ones are.
+    /// The number of messages is exact, too, and the header has a usual size.
     Strict,
 }
 
 impl Mode {
-    /// The most bytes of all blocks together. Usual headers have a few hundred.
+    /// The most bytes of all blocks together. Usual headers have a few hundred bytes.
     fn most_bytes(self) -> u64 {
         match self {
             Mode::Lenient | Mode::Checked => 64 << 20,
@@ -56,41 +56,41 @@ impl Mode {
     }
 }
 
-/// A message of an object header: where its data lie.
+/// A message of an object header, and the place of its data.
 #[derive(Debug)]
 pub struct Message {
-    /// Its type: see [`kind`].
+    /// The message type: see [`kind`].
     pub kind: u16,
-    /// Its flags (IV.A.1).
+    /// The flags (IV.A.1).
     pub flags: u8,
-    /// The address of its data.
+    /// The address of the data.
     pub data: u64,
-    /// Bytes of its data.
+    /// Bytes of the data.
     pub len: u16,
-    /// When it was created among those of its type, where the header keeps that.
+    /// The creation order among messages of this type, if the header tracks it.
     pub order: Option<u16>,
-    /// The block that holds it, up to the end of its checksum. `None` where blocks have none.
+    /// The block that contains the message, up to the end of its checksum; `None` if blocks have no checksums.
     pub block: Option<Range<u64>>,
 }
 
 impl Message {
-    /// Whether its data lie elsewhere.
+    /// Whether the data lie elsewhere.
     pub fn is_shared(&self) -> bool {
         self.flags & 2 != 0
     }
 
-    /// The address after its data.
+    /// The address behind the data.
     pub fn end(&self) -> u64 {
         self.data.saturating_add(self.len.into())
     }
 
-    /// Its data.
+    /// Reads the data.
     pub fn body<B: HeaderBytes + ?Sized>(&self, bytes: &B) -> Result<Vec<u8>> {
         read_vec(bytes, self.data, self.len.into())
     }
 }
 
-/// The version of a header, and what its prefix alone says.
+/// The version of a header, with the facts that only its prefix states.
 #[derive(Debug, Clone, Copy)]
 enum Version {
     One {
@@ -103,7 +103,7 @@ enum Version {
 }
 
 impl Version {
-    /// Bytes in front of the data of a message.
+    /// Bytes of the header of a message.
     fn head_len(self) -> usize {
         match self {
             Version::One { .. } => 8,
@@ -112,7 +112,7 @@ impl Version {
         }
     }
 
-    /// Whether messages say when they were created.
+    /// Whether messages have a creation order.
     fn has_order(self) -> bool {
         const HAS_ORDER: u8 = 4;
         matches!(self, Version::Two { flags } if flags & HAS_ORDER != 0)
@@ -129,13 +129,13 @@ pub struct Prefix {
 /// A block of messages.
 #[derive(Clone)]
 struct Block {
-    /// With signature or prefix, and checksum.
+    /// The complete block, including signature or prefix, and checksum.
     whole: Range<u64>,
     messages: Range<u64>,
 }
 
 impl Prefix {
-    /// The prefix of the header at `start`.
+    /// Reads the prefix of the header at `start`.
     pub fn read<B: HeaderBytes + ?Sized>(bytes: &B, start: u64) -> Result<Self> {
         match read_array(bytes, start)? {
             [b'O', b'H', b'D', b'R', 2, flags] => Prefix::read_v2(bytes, start, flags),
@@ -147,7 +147,7 @@ impl Prefix {
         }
     }
 
-    /// IV.A.1.a
+    /// Reads a prefix of version 1 (IV.A.1.a).
     fn read_v1<B: HeaderBytes + ?Sized>(bytes: &B, start: u64, messages: u16) -> Result<Self> {
         let size = u32::from_le_bytes(read_array(bytes, start.saturating_add(8))?);
         let version = Version::One { messages };
@@ -158,7 +158,7 @@ impl Prefix {
         })
     }
 
-    /// IV.A.1.b
+    /// Reads a prefix of version 2 (IV.A.1.b).
     fn read_v2<B: HeaderBytes + ?Sized>(bytes: &B, start: u64, flags: u8) -> Result<Self> {
         let version = Version::Two { flags };
         let mut prefix = Prefix {
@@ -183,7 +183,7 @@ impl Prefix {
         Ok(prefix)
     }
 
-    /// The flags of version 2.
+    /// The flags of a version-2 header.
     pub fn flags(&self) -> Option<u8> {
         match self.version {
             Version::One { .. } => None,
@@ -191,19 +191,19 @@ impl Prefix {
         }
     }
 
-    /// Whether the object keeps the order in which its attributes were created.
+    /// Whether the object tracks the creation order of its attributes.
     pub fn tracks_attributes(&self) -> bool {
         self.version.has_order()
     }
 
-    /// Where version 2 has the times of last access, modification and change, and of birth.
+    /// The address of the times in a version-2 header: last access, modification, change, and birth.
     pub fn times_at(&self) -> Option<u64> {
         const HAS_TIMES: u8 = 0x20;
         let has_times = self.flags()? & HAS_TIMES != 0;
         has_times.then(|| self.start.saturating_add(6))
     }
 
-    /// Where version 2 says at how many attributes their storage changes.
+    /// The address of the attribute phase change values in a version-2 header.
     pub fn limits_at(&self) -> Option<u64> {
         self.has_limits().then(|| self.after_times())
     }
@@ -218,17 +218,17 @@ impl Prefix {
         self.start.saturating_add(6 + times)
     }
 
-    /// Prefix, first messages and checksum.
+    /// The range of prefix, first messages and checksum.
     pub fn first_block(&self) -> Range<u64> {
         self.first.whole.clone()
     }
 }
 
 impl Block {
-    /// A block of `len` bytes that has no prefix.
+    /// A continuation block of `len` bytes.
     fn at(version: Version, start: u64, len: u64) -> Result<Self> {
         let end = start.checked_add(len).ok_or(PAST_IMAGE)?;
-        // Signature and checksum.
+        // Bytes of signature and checksum.
         let frame = match version {
             Version::One { .. } => 0,
             Version::Two { .. } => 4,
@@ -243,7 +243,7 @@ impl Block {
     }
 }
 
-/// Shows the messages of the object header at `header`, until one is enough.
+/// Calls a function with the messages of the object header at `header`, until it stops.
 pub fn messages<B: HeaderBytes + ?Sized>(
     bytes: &B,
     header: u64,
@@ -277,7 +277,7 @@ pub fn messages<B: HeaderBytes + ?Sized>(
     }
     let is_right = match (prefix.version, mode) {
         (Version::Two { .. }, _) | (_, Mode::Lenient) => true,
-        // libhdf5 reads headers that have fewer than they say.
+        // libhdf5 reads headers with fewer messages than they state.
         (Version::One { messages }, Mode::Checked) => seen <= messages.into(),
         (Version::One { messages }, Mode::Strict) => seen == u64::from(messages),
     };
@@ -291,10 +291,10 @@ struct Walk<'a, B: ?Sized> {
     bytes: &'a B,
     version: Version,
     mode: Mode,
-    /// The first block, and those that continue it, as far as they are known.
+    /// The first block, and its known continuation blocks.
     blocks: Vec<Block>,
-    /// How many bytes further blocks may have. A sound header is read once, so all blocks together are not longer than the
-    /// file. This ends chains of blocks that loop.
+    /// The bytes that further blocks may have. A valid header is read once, so all blocks together are no longer than
+    /// the file. The limit ends loops of blocks.
     left: u64,
 }
 
@@ -313,7 +313,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
         Ok(())
     }
 
-    /// Adds the block that a continuation message names (IV.A.2.q).
+    /// Adds the block of a continuation message (IV.A.2.q).
     fn follow(&mut self, message: &Message) -> Result<()> {
         let place: [u8; 16] = read_array(self.bytes, message.data)?;
         let &[start, len] = place.as_chunks().0 else {
@@ -323,7 +323,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
         self.add(Block::at(self.version, start, len)?)
     }
 
-    /// Checks a whole block where that is asked for, and the version has checksums.
+    /// Checks a complete block, if the mode requires it and the version has checksums.
     fn check(&self, block: &Block, number: usize) -> Result<()> {
         if self.mode == Mode::Lenient || matches!(self.version, Version::One { .. }) {
             return Ok(());
@@ -334,14 +334,15 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
             Some((bytes, sum)) => *sum == lookup3(bytes).to_le_bytes(),
             None => false,
         };
-        // The prefix tells the signature of the first block.
+        // The prefix has already shown the signature of the first block.
         if is_sound && (number == 0 || bytes.starts_with(b"OCHK")) {
             return Ok(());
         }
         Err("a block of an object header with a wrong checksum".into())
     }
 
-    /// The message at `at` of a block. What is shorter than the head of a message is a gap, which version 1 does not have.
+    /// Reads the message at `at` of a block. A rest shorter than the header of a message is a gap. Version 1 has no
+    /// gaps.
     fn message(&self, block: &Block, at: u64) -> Result<Option<Message>> {
         let head_len = self.version.head_len();
         let room = block.messages.end.saturating_sub(at);
@@ -370,7 +371,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
         };
         let is_whole = message.end() <= block.messages.end && !(is_old && len % 8 != 0);
         if is_strict && !is_whole {
-            return Err("a message that its block does not hold".into());
+            return Err("a message that exceeds its block".into());
         }
         Ok(Some(message))
     }
@@ -380,13 +381,13 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
 mod tests {
     use super::*;
 
-    /// A message of version 1.
+    /// A version-1 message.
     fn old(kind: u16, data: &[u8]) -> Vec<u8> {
         let [kind, len] = [kind, data.len() as u16].map(u16::to_le_bytes);
         [&kind, &len, &[0; 4][..], data].concat()
     }
 
-    /// A header of version 1 at address 0 with one block, which says that it has `count` messages.
+    /// A version-1 header at address 0 with one block. It states `count` messages.
     fn old_header(count: u16, block: &[u8]) -> Vec<u8> {
         let (count, len) = (count.to_le_bytes(), (block.len() as u32).to_le_bytes());
         [&[1, 0], &count[..], &[0; 4], &len, &[0; 4], block].concat()
@@ -402,7 +403,7 @@ mod tests {
         [start, len].map(u64::to_le_bytes).concat()
     }
 
-    /// Kind and length of each message.
+    /// Type and length of each message.
     fn found(bytes: &Vec<u8>, mode: Mode) -> Result<Vec<(u16, u16)>> {
         let mut found = Vec::new();
         messages(bytes, 0, mode, |message| {
@@ -440,7 +441,7 @@ mod tests {
     fn blocks_have_their_checksums() {
         let mut chunk = with_checksum(&[b"OCHK", &[kind::LAYOUT as u8, 2, 0, 0, 7, 7]]);
         let head = [kind::CONTINUATION as u8, 16, 0, 0];
-        // Prefix, size of the first block, its one message, checksum.
+        // The prefix, the size of the first block, its only message, and the checksum.
         let start = 7 + 20 + 4;
         let place = place(start, chunk.len() as u64);
         let mut bytes = with_checksum(&[b"OHDR\x02\0", &[20], &head, &place]);
@@ -449,7 +450,7 @@ mod tests {
         for mode in [Mode::Lenient, Mode::Checked, Mode::Strict] {
             assert_eq!(found(&bytes, mode), messages);
         }
-        // A creation flag of the message, a letter of the signature.
+        // A creation flag of the message, and a letter of the signature.
         for at in [10, start as usize + 7, start as usize] {
             let mut wrong = bytes.clone();
             wrong[at] ^= 1;

@@ -1,7 +1,7 @@
-//! Links of old groups (III.A.1, III.B to III.D): more of them in an image than libhdf5 has made.
+//! Adds links to old groups (III.A.1, III.B to III.D) of an image that libhdf5 has made.
 //!
-//! The tables of a group that gets links are written anew behind the image, as full as they can be. Those that it had stay there,
-//! and nothing leads to them any more.
+//! The tables of a group with new links are written again behind the image, as full as possible. The old tables remain,
+//! but nothing leads to them any more.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,24 +12,24 @@ use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Where the superblock of version 0 has the numbers of children of nodes, and the entry of the root group (II.A).
+/// Positions in a superblock of version 0: the numbers of children of nodes, and the entry of the root group (II.A).
 const NODE_SIZES: u64 = 16;
 const ROOT: u64 = 56;
 
-/// Where an entry of a table has the address of the object, the kind of what is cached of it, and that.
+/// Positions in a table entry: the address of the object, and the type of the cached data, followed by the data.
 const ADDRESS: u64 = 8;
 const CACHE: u64 = 16;
 const CACHED: u64 = 24;
-/// What is cached are the places of the table of a group.
+/// The cache type of a group: the places of its table.
 const IS_GROUP: u32 = 1;
 
-/// New links: for each group, by the address of its header, the names and the addresses of headers. Tables are written in this order,
-/// so that each scan makes the same image.
+/// New links of each group, by the address of its header: names and addresses of object headers. Tables are written in
+/// this order, so that each scan makes the same image.
 pub type NewLinks<'a> = BTreeMap<u64, Vec<(&'a [u8], u64)>>;
 
 impl Image {
-    /// Adds links to groups. `parents`: the group in which each of them is that is not the root group. Fails where a group is
-    /// not of the old kind, or has the name of a new link already.
+    /// Adds links to groups. `parents` maps each group except the root group to its parent. Fails if a group is not of
+    /// the old kind, or already has a link of a new name.
     pub fn add_links(&mut self, links: NewLinks<'_>, parents: &HashMap<u64, u64>) -> Result<()> {
         let [0, ..] = self.get::<1>(8)? else {
             return Err("links are added to files with a superblock of version 0 only".into());
@@ -37,7 +37,7 @@ impl Image {
         let [leaf, node] = [0, 2].map(|at| self.get(NODE_SIZES + at).map(u16::from_le_bytes));
         let sizes = Sizes::of(leaf?, node?);
         if sizes.leaf == 0 || sizes.node < 2 {
-            return Err("a superblock with nodes without children".into());
+            return Err("a superblock that allows nodes no children".into());
         }
         let mut moved = HashMap::new();
         for (group, new) in links {
@@ -67,7 +67,7 @@ impl Image {
         Ok(())
     }
 
-    /// The message of a group that tells where its table is (IV.A.2.r).
+    /// Reads the symbol table message of a group (IV.A.2.r).
     fn table(&self, group: u64) -> Result<Table> {
         let message = self.message(group, kind::SYMBOL_TABLE)?;
         let message = message.ok_or("a group without a symbol table")?;
@@ -80,22 +80,22 @@ impl Image {
         Ok(Table { tree, heap })
     }
 
-    /// Keeps the place of the table of a group in the entry that leads to the group.
+    /// Caches the place of a group's table in the entry that leads to the group.
     fn cache(&mut self, entry: u64, table: &Table) -> Result<()> {
         self.put(entry + CACHE, &IS_GROUP.to_le_bytes())?;
         self.put(entry + CACHED, &table.to_bytes())
     }
 
-    /// All entries of a table, and where they are.
+    /// All entries of a table, with their places.
     fn entries(&self, table: Table) -> Result<Vec<(u64, [u8; ENTRY])>> {
         let mut found = Vec::new();
         let mut nodes = vec![table.tree];
-        // No image has as many nodes as this.
+        // No image has this many nodes.
         let mut left = self.bytes.len();
         while let Some(at) = nodes.pop() {
             left = left
                 .checked_sub(LEAF)
-                .ok_or("nodes of a group that lead round in a circle")?;
+                .ok_or("nodes of a group that form a cycle")?;
             match self.get::<8>(at)? {
                 [b'T', b'R', b'E', b'E', 0, _, low, high] => {
                     let count = u64::from(u16::from_le_bytes([low, high]));
@@ -119,7 +119,7 @@ impl Image {
         Ok(found)
     }
 
-    /// Writes the table of a group anew, with more links.
+    /// Writes the table of a group again, with more links.
     fn extend(&mut self, group: u64, new: Vec<(&[u8], u64)>, sizes: Sizes) -> Result<Table> {
         let old = self.table(group)?;
         let data = self.get(old.heap + 24).map(u64::from_le_bytes)?;
@@ -150,7 +150,7 @@ impl Image {
         Ok(table)
     }
 
-    /// A text that ends with a zero.
+    /// Reads a text that ends with a zero byte.
     fn name(&self, at: u64) -> Result<Vec<u8>> {
         let bytes = self.bytes.get(usize::try_from(at)?..).unwrap_or_default();
         let end = bytes.iter().position(|byte| *byte == 0);
@@ -165,13 +165,13 @@ impl Image {
         at as u64
     }
 
-    /// Makes room for so many bytes that are appended.
+    /// Reserves memory for `more` bytes that are appended.
     pub fn reserve(&mut self, more: usize) {
         self.bytes.reserve(more);
     }
 
-    /// The header of an object, which is of version 1 and in one piece: a copy of it that is [appended](Image::append) is an object
-    /// like this one, to which only new links lead.
+    /// The header of an object. It must be of version 1 and in one piece. An [appended](Image::append) copy of it is a
+    /// new object like this one. Only new links lead to it.
     pub fn object(&self, header: u64) -> Result<Vec<u8>> {
         const PREFIX: u64 = 16;
         let [1, _, _, _, _, _, _, _, a, b, c, d] = self.get(header)? else {
@@ -184,7 +184,7 @@ impl Image {
         read_vec(&self.bytes, header, len)
     }
 
-    /// Ends the file behind its last byte.
+    /// Makes the file end behind its last byte.
     pub fn set_end(&mut self) -> Result<()> {
         debug_assert!(self.bytes.len() >= SUPERBLOCK);
         let end = self.bytes.len() as u64;

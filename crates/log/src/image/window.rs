@@ -1,4 +1,5 @@
-//! Object headers are read field by field. This reads a file in blocks for that, and keeps the last ones.
+//! A block cache over the bytes of a file. Object headers are read field by field, and the cache turns these reads into
+//! reads of blocks.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,19 +8,19 @@ use super::{HeaderBytes, Result};
 
 /// Bytes of a block.
 const BLOCK: u64 = 8 << 10;
-/// How many are kept.
+/// The number of blocks that are kept.
 const MOST_BLOCKS: usize = 8;
 
-/// The bytes of a file. What is read twice may be from two states of it.
+/// The bytes of a file. Two reads of the same bytes may see two states of the file.
 #[derive(Debug)]
 pub struct Window<B> {
     bytes: B,
-    /// Blocks with their offsets, the latest first.
+    /// Blocks with their offsets, the last one read first.
     kept: RefCell<VecDeque<(u64, Vec<u8>)>>,
 }
 
 impl<B: HeaderBytes> Window<B> {
-    /// A window onto `bytes`, of which nothing was read yet.
+    /// A window onto `bytes` without any cached block.
     pub fn new(bytes: B) -> Self {
         Window {
             bytes,
@@ -27,7 +28,7 @@ impl<B: HeaderBytes> Window<B> {
         }
     }
 
-    /// Copies bytes of the block at `start`, from byte `from` of it on.
+    /// Copies bytes of the block at `start`, from its byte `from` on.
     fn copy(&self, start: u64, from: usize, buf: &mut [u8]) -> Result<()> {
         let kept = &mut *self.kept.borrow_mut();
         if !kept.iter().any(|(known, _)| *known == start) {

@@ -1,4 +1,4 @@
-//! Checks the places in a snapshot. Reading checks the bytes there.
+//! Checks the places in a snapshot. The bytes are checked when they are read.
 
 use super::{LogDataset, Tables};
 use crate::window::Piece;
@@ -6,7 +6,7 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 
 impl Tables {
-    /// Fails with the reason where a place cannot exist. `sources` is the number of source files.
+    /// Fails with the reason if a place cannot exist. `sources` is the number of source files.
     pub fn check(&self, sources: usize) -> Result<(), Fault> {
         if !self.metadata.is_empty() && !self.sections.is_empty() {
             return Err("tables of a closed log and sections of an unclosed one".into());
@@ -31,7 +31,7 @@ impl Tables {
             }
             check_range(0, total)?;
         }
-        // Data logs are found by bisection.
+        // Data logs are searched by bisection, so they must be sorted.
         let place = |e: &LogDataset| (e.source, e.offset);
         if self.data.is_sorted_by_key(place) {
             Ok(())
@@ -42,7 +42,7 @@ impl Tables {
 }
 
 impl Tables {
-    /// Reports record tables that overlap each other or data. HDF5 gives each dataset its own bytes. A small file
+    /// Reports record tables that overlap each other or data. HDF5 gives each dataset its own bytes, and a small file
     /// with overlapping tables could demand any amount of work.
     pub(super) fn overlap(&self) -> Option<Diagnostic> {
         let tables = self.metadata.iter().map(|table| Place {

@@ -1,4 +1,4 @@
-//! From the entries of one dataset to its records.
+//! Turns the entries of one dataset into records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,11 +22,12 @@ use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 
-/// Bytes of entries from which on several threads decode the selections. For fewer, threads cost more than they save.
+/// The bytes of entries from which several threads decode selections. With fewer bytes, threads cost more than they
+/// save.
 const MANY_BYTES: u64 = 1 << 20;
-/// Number of single-block entries from which on several threads decode them. It is small in tests.
+/// The number of single-block entries from which several threads decode them. It is small in tests.
 const MANY_ENTRIES: usize = if cfg!(debug_assertions) { 20 } else { 1 << 15 };
-/// Selections that a thread takes at a time.
+/// The number of selections that a thread takes at a time.
 const TAKEN: usize = 16;
 
 /// The context for decoding a dataset.
@@ -39,13 +40,13 @@ pub(super) struct Decoder<'a> {
     pub selections: &'a Selections,
 }
 
-/// What an entry covers.
+/// The elements that an entry covers.
 enum Coverage {
     Nothing,
-    /// One block, whose sides are in [`State::sides`].
+    /// One block. Its sides are in [`State::sides`].
     Block,
-    /// A selection and its number. The middle value is the first coordinate of all blocks, for a selection without
-    /// the first dimension.
+    /// A selection and its number. The middle value is the first coordinate of all blocks, if the selection lacks the
+    /// first dimension.
     Selection(u64, Option<u64>, Arc<Reserved<Selection>>),
 }
 
@@ -61,7 +62,7 @@ struct State<'a> {
     reservation: Reservation,
     /// Bytes of the selections that no other dataset had decoded before.
     decoded: usize,
-    /// Sides of a single block, of the dataset's rank: the starts, then the counts.
+    /// Sides of a single block with the dataset's rank: the starts, then the counts.
     sides: Vec<u64>,
 }
 
@@ -111,8 +112,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Decodes single-block entries in several threads. `None` where there are few, or where other entries are among
-    /// them: these share selections.
+    /// Decodes single-block entries in several threads. `None` if there are few of them, or if other entries are among
+    /// them, because those share selections.
     fn decode_in_parts(&self, places: Places<'_>) -> Result<Option<DatasetRecords>, Fault> {
         let has_one_block = |place: EntryPosition| {
             let explicit = place.target.map(|target| self.entries.explicit(target));
@@ -225,7 +226,7 @@ impl<'a> Decoder<'a> {
         let is_own = explicit.position() == place.position;
         let is_plain = is_own && head.flags == 0 && head.data_size > 0;
         let covered = if is_plain && self.rank() > 0 {
-            // A fast path for most small records. The general path gives the same result.
+            // A fast path for most small records. The general path has the same result.
             let window = self.window(&mut state.window, source);
             let body = window.bytes(place.position + head.len(), head.body_len())?;
             one_block(body, self.rank(), 0, None, &mut state.sides)?
@@ -253,7 +254,7 @@ impl<'a> Decoder<'a> {
             encoding: self.encoding(explicit, raw, head.data_size as u64),
         };
         let flush = self.data_flush(source, &head);
-        // A record with lost data may be the last one: it must still hide older records.
+        // A record with lost data may be the last one, and must still hide older records.
         let order = order(source, *flush.as_ref().unwrap_or(&u32::MAX));
         let fault = match flush {
             Err(fault) => Some(fault.into_damage()?),
@@ -281,8 +282,8 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Section 9: only the sizes tell whether bytes are filtered. Section 6.6: an entry of merged calls has a zlib
-    /// stream per call. Their blocks may have become one.
+    /// The encoding of an entry's data. Section 9: only the sizes tell whether bytes are filtered. Section 6.6: an
+    /// entry of merged calls has one zlib stream per call, even if the blocks of these calls have become one.
     fn encoding(&self, explicit: ExplicitSelection, raw: u64, stored: u64) -> Encoding {
         if raw == stored {
             Encoding::Raw
@@ -304,7 +305,7 @@ impl<'a> Decoder<'a> {
         Ok(extent.number)
     }
 
-    /// The coverage of an entry whose shared selection is already decoded. `None` where it is not, or where the entry
+    /// The coverage of an entry whose shared selection is already decoded. `None` if it is not decoded, or if the entry
     /// with the selection has details that the table lacks.
     fn covered_as_known(
         &self,
@@ -334,7 +335,7 @@ impl<'a> Decoder<'a> {
         Ok(Some(Coverage::of(id, selection, lead, &mut state.sides)))
     }
 
-    /// The coverage of an entry, read from the entry that has its selection.
+    /// The coverage of an entry, read from the entry that contains its selection.
     fn covered_as_read(
         &self,
         target: u32,
@@ -361,14 +362,14 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Whether the data of an entry has as many elements as a selection.
+    /// Whether the data of an entry have as many elements as a selection.
     fn fits(&self, selection: &Selection, head: &EntryHeader) -> bool {
         let bytes = selection.elements().checked_mul(self.dataset.element_size);
         bytes == u64::try_from(head.data_size).ok()
     }
 
-    /// The coverage of an entry (section 6). The selection belongs to the entry `target` at `at` of its source file,
-    /// which may be the entry itself.
+    /// The coverage of an entry (section 6). The selection is that of entry `target` at `at` of its source file, which
+    /// may be the same entry.
     fn covered(
         &self,
         (target, at, explicit_entry, is_own): (u32, u64, &EntryHeader, bool),
@@ -486,7 +487,7 @@ impl<'a> Decoder<'a> {
         if reach < MANY_BYTES || self.is_merged() {
             return Ok(());
         }
-        // The number of cores takes several system calls.
+        // The look-up of the number of cores takes several system calls.
         let shares = parallel::shares();
         if shares < 2 {
             return Ok(());
@@ -551,7 +552,7 @@ impl<'a> Decoder<'a> {
 }
 
 impl Coverage {
-    /// The coverage by a selection. A selection of one block becomes a block.
+    /// The coverage of a selection. A selection of one block becomes a block.
     fn of(
         id: u64,
         selection: Arc<Reserved<Selection>>,
@@ -567,7 +568,7 @@ impl Coverage {
         }
     }
 
-    /// The coverage by a block. `lead` adds a first dimension.
+    /// The coverage of a block. `lead` adds a first dimension.
     fn block(lead: Option<u64>, start: &[u64], count: &[u64], sides: &mut Vec<u64>) -> Self {
         sides.clear();
         sides.extend(lead);
@@ -578,8 +579,8 @@ impl Coverage {
     }
 }
 
-/// The number of a selection. It depends on the entry that has the selection, on the ranks of its coordinates and of
-/// the wanted ones, and on the encoding.
+/// The number of a selection. It depends on the entry that contains the selection, on the rank of its coordinates, on
+/// the wanted rank, and on the encoding.
 fn id(target: u32, (own, wanted): (usize, usize), spelling: SelectionEncoding) -> u64 {
     u64::from(target) << 24 | (own as u64) << 16 | (wanted as u64) << 8 | spelling as u64
 }
@@ -588,7 +589,7 @@ fn record_number(number: i64) -> Result<u64, Fault> {
     Ok(u64::try_from(number).map_err(|_| format!("record number {number} is negative"))?)
 }
 
-/// Decodes a single block in plain coordinates. Its sides are put into `sides`.
+/// Decodes a single block in plain coordinates into `sides`.
 fn one_block(
     body: &[u8],
     rank: usize,
@@ -603,8 +604,8 @@ fn one_block(
     }
 }
 
-/// Section 9: a deflated record can happen to be as long as its raw bytes. That is possible only where other records
-/// of the dataset are deflated.
+/// Marks records whose encoding is uncertain. Section 9: the length of a deflated record can equal the length of its
+/// raw bytes. That is possible only if other records of the dataset are deflated.
 fn distrust_equal_sizes(records: &mut RecordList) -> Result<(), Fault> {
     if records.has_deflated() {
         records.doubt_raw()?;

@@ -11,7 +11,7 @@ use h5logfs_common::fault::Fault;
 
 const KNOWN_FLAGS: i32 = 0x3f;
 
-/// The start of a table of sections with these sizes: the number of sections, and the end of each.
+/// The start of a table with sections of these sizes: the number of sections, and the end of each.
 pub fn table_head(sections: impl ExactSizeIterator<Item = u64>) -> Vec<u8> {
     let number = sections.len() as u64;
     let mut head = number.to_le_bytes().to_vec();
@@ -33,7 +33,7 @@ pub(super) struct EntryHeader {
     /// `foff` and `fsize`, unchecked.
     pub data_offset: i64,
     pub data_size: i64,
-    /// The record number, where the entry has one.
+    /// The record number, if the entry has one.
     pub record: Option<i64>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct EntryHeader {
 const FRONT: u64 = HEADER + 8 + 8;
 
 impl EntryHeader {
-    /// Reads the header of the entry at `at`, which must not reach past `end`.
+    /// Reads the header of the entry at `at`. The entry must not reach past `end`.
     pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, Fault> {
         let left = end.saturating_sub(at);
         if left < HEADER {
@@ -51,7 +51,7 @@ impl EntryHeader {
         let front = left.min(FRONT);
         let bytes = match window.buffered(at, front) {
             Some(bytes) => bytes,
-            // A shorter entry may be the last one of its piece.
+            // A shorter entry can be the last one of its piece.
             None => window.bytes(at, front.min(window.bytes_left(at)))?,
         };
         if (bytes.len() as u64) < HEADER {
@@ -122,7 +122,7 @@ pub(super) trait Visitor {
     fn unreadable(&mut self, diagnostic: Diagnostic);
 }
 
-/// The entry that a walk has reached.
+/// The current entry of a walk.
 pub(super) struct Entry<'w, 'a> {
     pub head: EntryHeader,
     /// Index of the table, as in [`EntryPosition`].
@@ -138,13 +138,13 @@ impl Entry<'_, '_> {
         self.window.file_offset(self.at)
     }
 
-    /// The first `len` bytes of the selection. Fails where it has fewer.
+    /// The first `len` bytes of the selection. Fails if it has fewer.
     pub fn body(&mut self, len: u64) -> Result<&[u8], Fault> {
         self.window.bytes(self.at + self.head.len(), len)
     }
 
-    /// The offset, in the source file, of the entry whose selection this one shares (section 6.3); `None` where it
-    /// lies outside of the table. Fails where the table cannot be followed.
+    /// The offset, in the source file, of the entry whose selection this one shares (section 6.3); `None` if that entry
+    /// lies outside the table. Fails if the table cannot be followed.
     pub fn shared(&mut self) -> Result<Option<u64>, Fault> {
         if self.head.body_len() != 8 {
             return Err(format!("{} bytes for a shared selection", self.head.size).into());
@@ -166,7 +166,8 @@ impl Tables {
     }
 }
 
-/// Calls `visitor` with all entries of a log, in the order of its tables. Damage is reported, not a failure.
+/// Calls `visitor` with all entries of a log, in the order of its tables. Damage is reported to `visitor`, and is not a
+/// failure.
 pub(super) fn walk(
     sources: &[SourceFile],
     tables: &Tables,
@@ -190,7 +191,7 @@ pub(super) fn walk_part(
         }
     }
     if let Some(overlap) = tables.overlap() {
-        // A few bytes of a table could claim any number of entries.
+        // A few bytes of overlapping tables could claim any number of entries.
         if is_first {
             visitor.unreadable(overlap);
         }
@@ -230,13 +231,13 @@ impl Section {
     }
 }
 
-/// A walk through one table. An error is the reason why it cannot be followed further.
+/// A walk through one table. An error is the reason why the walk cannot continue.
 pub(super) struct Walk<'a, V> {
     window: Window<'a>,
     table: u32,
     visitor: &'a mut V,
-    /// Visits only sections whose first byte is at one of these positions. The part with the first byte of the table
-    /// also reports damage of the table.
+    /// Only sections whose first byte is at one of these positions are visited. The part with the first byte of the
+    /// table also reports damage of the table.
     part: Range<u64>,
 }
 
@@ -250,7 +251,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
         }
     }
 
-    /// Restricts the walk to `part` of all tables. This table begins at `begin` of them.
+    /// Restricts the walk to `part` of all tables. This table begins at byte `begin` of them.
     fn in_part(self, begin: u64, part: &Range<u64>) -> Self {
         let part = part.start.saturating_sub(begin)..part.end.saturating_sub(begin);
         Walk { part, ..self }
@@ -345,7 +346,7 @@ mod tests {
     use super::*;
     use crate::source_dir::SourceDir;
 
-    /// A scalar's entry has no body. It is shorter than the first read of an entry.
+    /// The entry of a scalar has no body, so it is shorter than the first read of an entry.
     #[test]
     fn a_short_entry_at_the_end_of_its_piece() {
         let dir = tempfile::tempdir().unwrap();

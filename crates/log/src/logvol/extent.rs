@@ -22,7 +22,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
-/// The header of an extent, which holds what one rank adds in one flush.
+/// The header of an extent. An extent holds the data and entries that one rank adds in one flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentHeader {
     /// The rank that wrote the extent.
@@ -37,28 +37,28 @@ pub struct ExtentHeader {
     pub entries_crc: u32,
     /// Seal of the extent. Not all writers add one.
     pub seal: Option<Seal>,
-    /// Proof of an extent that no flush covers. Earlier versions have none.
+    /// The proof of an extent that no flush covers. Earlier versions write none.
     pub proof: Option<Proof>,
 }
 
-/// The seal distinguishes a whole extent from one that a file system shows in part, and from older bytes in its
-/// place.
+/// The seal distinguishes a whole extent from older bytes at its place, and from an extent that a file system shows
+/// only in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
     /// [`data_sum`] of the data.
     pub data: u64,
-    /// A random number. The commit has the sum of the tags of a flush's extents. It so rejects extents that were in
-    /// their place before: those of a job that died, or of a failed flush.
+    /// A random number. The commit contains the sum of the tags of a flush's extents. It thereby rejects extents that
+    /// were at their place before: those of a job that died, or of a failed flush.
     pub tag: u64,
 }
 
-/// The proof of an extent that no flush covers. Nothing else tells whether it is whole, and whether an extent before
-/// it is missing.
+/// The proof of an extent that no flush covers. Without it, neither a truncated extent nor a missing earlier extent
+/// could be detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     /// [`data_sum`] of the data.
     pub data: u64,
-    /// Number of extents that the rank had written before since the last flush: at most [`Proof::MOST`].
+    /// Number of extents that the rank had already written since the last flush; at most [`Proof::MOST`].
     pub number: u32,
 }
 
@@ -66,7 +66,7 @@ impl Proof {
     /// The largest number that fits into a header.
     pub const MOST: u32 = (1 << 24) - 1;
 
-    /// A proof with the sum of the extent's data; `None` where the number is too large.
+    /// A proof with the sum of the extent's data; `None` if `number` is too large.
     pub fn new(data: u64, number: usize) -> Option<Self> {
         let number = u32::try_from(number).ok();
         let number = number.filter(|number| *number <= Self::MOST)?;
@@ -80,7 +80,7 @@ impl ExtentHeader {
     pub(crate) const MAGIC: &[u8; 8] = b"h5lgxtnt";
     /// Flag of a header with a seal.
     const SEALED: u32 = 1;
-    /// Flag of a header with a proof. The proof's number is in the bits from [`Self::NUMBER`] on.
+    /// Flag of a header with a proof. The number of the proof is in the bits from [`Self::NUMBER`] on.
     const PROVEN: u32 = 2;
     const NUMBER: u32 = 8;
 
@@ -114,7 +114,7 @@ impl ExtentHeader {
         bytes
     }
 
-    /// Decodes a header; `None` where it is invalid.
+    /// Decodes a header; `None` if it is invalid.
     pub fn from_bytes(bytes: &[u8; Self::SIZE as usize]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
@@ -157,7 +157,7 @@ pub fn shift_offsets(entries: &mut [u8], by: u64) {
 
 /// Copies the extent at `from` to the offset `to` of another file, and makes its entries point to the data there.
 pub fn move_extent(file: &File, from: u64, target: &File, to: u64) -> io::Result<()> {
-    /// Bytes copied at once.
+    /// Bytes that are copied together.
     const MOVED: u64 = 4 << 20;
     let changed = || io::Error::other("an extent that is to be moved has changed");
     let mut bytes = [0; ExtentHeader::SIZE as usize];
@@ -195,7 +195,7 @@ pub fn data_sum(pieces: &[&[u8]]) -> u64 {
     sum.digest()
 }
 
-/// The content of a data file's extents.
+/// The contents of a data file's extents.
 #[derive(Debug, Default)]
 pub struct DataFileContent {
     /// The entries: one section per rank, as in the table of the closed file.
@@ -204,12 +204,12 @@ pub struct DataFileContent {
     pub gaps: u64,
     /// Whether an extent has a seal.
     pub has_seals: bool,
-    /// Flushes that cannot be followed.
+    /// The flushes that cannot be followed.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Finds the entries of committed flushes in a data file. `ends` has the number and end of each commit. `source` is
-/// the file's number in the log.
+/// Finds the entries of committed flushes in a data file. `ends` lists the number and the end of each commit. `source`
+/// is the file's number in the log.
 pub fn sections(
     file: &SourceFile,
     source: u16,
@@ -218,7 +218,7 @@ pub fn sections(
     sections_after(file, source, (0, FRONT), ends)
 }
 
-/// Finds the entries of the commits after one whose number and end are known.
+/// Finds the entries of the commits after a commit with known number and end.
 pub fn sections_after(
     file: &SourceFile,
     source: u16,
@@ -278,7 +278,7 @@ struct Sections {
 }
 
 impl Sections {
-    /// Adds the entries of all extents. Fails where `check` does.
+    /// Adds the entries of all extents. Fails if `check` fails.
     fn add(
         &mut self,
         extents: Extents<'_>,
@@ -346,8 +346,8 @@ pub(super) fn sections_in(
     Ok(by_rank)
 }
 
-/// Number of the last flush with an extent before `end`; 0 if there is none. An append to a closed log needs it.
-/// Fails where the extents cannot be followed.
+/// Number of the last flush with an extent before `end`; 0 if there is none. An append to a closed log needs it. Fails
+/// if the extents cannot be followed.
 pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
     let mut last = 0;
     for extent in Extents::any(file, FRONT..end) {
@@ -357,8 +357,8 @@ pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
     Ok(last)
 }
 
-/// Passes each extent with data in a range of bytes to `visit`: its header, and the place of its data. Fails where
-/// the extents cannot be followed.
+/// Calls `visit` with each extent with data in a range of bytes: its header, and the place of its data. Fails if the
+/// extents cannot be followed.
 pub fn each_with_data(
     file: &SourceFile,
     range: Range<u64>,
@@ -384,7 +384,7 @@ pub struct Located {
 }
 
 impl Located {
-    /// The extent at `at` with this header; `None` where it would end past `end`.
+    /// The extent at `at` with this header; `None` if it would end past `end`.
     pub(super) fn new(at: u64, header: ExtentHeader, end: u64) -> Option<Self> {
         let behind = at.checked_add(header.extent()?)?;
         (behind <= end).then_some(Located {
@@ -417,19 +417,19 @@ impl Located {
         }
     }
 
-    /// Fails where the entries do not match their checksum.
+    /// Fails if the entries do not match their checksum.
     pub(super) fn check_entries(&self, file: &SourceFile) -> Result<(), Fault> {
         check_entries(file, self.entries(), self.header.entries_crc)
     }
 
-    /// Fails where a copy of the entries at this offset does not match their checksum.
+    /// Fails if a copy of the entries at `offset` does not match their checksum.
     pub fn check_copy(&self, file: &SourceFile, offset: u64) -> Result<(), Fault> {
         let len = self.header.entries;
         check_entries(file, Piece { offset, len }, self.header.entries_crc)
     }
 
-    /// Fails where the data does not match its checksum, and where `is_wanted` fails. A gap, or an extent without a
-    /// seal, always matches.
+    /// Fails if the data do not match their checksum, or if `is_wanted` fails. A gap, or an extent without a seal,
+    /// always matches.
     pub fn check_data(
         &self,
         file: &SourceFile,
@@ -441,11 +441,15 @@ impl Located {
         }
     }
 
-    /// Fails where an extent that no flush covers has no proof, or its data does not match it.
+    /// Fails if an extent that no flush covers has no proof, or if its data do not match the proof.
     pub fn check_proof(&self, file: &SourceFile) -> Result<(), Fault> {
         let ExtentHeader { rank, proof, .. } = self.header;
-        let proof = proof
-            .ok_or_else(|| format!("what rank {rank} wrote at byte {} has no checksum", self.at))?;
+        let proof = proof.ok_or_else(|| {
+            format!(
+                "the extent of rank {rank} at byte {} has no checksum",
+                self.at
+            )
+        })?;
         self.check_sum(file, proof.data, || Ok(()))
     }
 
@@ -554,9 +558,9 @@ pub struct FlushRange {
     pub tags: u64,
 }
 
-/// Fails where a part of a flush is missing: the extents are not those of the commit, or entries or data do not match
-/// their checksums. Data is verified for extents from the offset `data_from` on. Returns the start of the first of
-/// these, or the end of the flush.
+/// Checks that a flush is complete. Fails if the extents are not those of the commit, or if entries or data do not
+/// match their checksums. Data are verified for extents from the offset `data_from` on. Returns the start of the first
+/// of these, or the end of the flush.
 pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, Fault> {
     let flush = range.flush;
     let extents = Extents::new(file, range.bytes.clone(), flush.saturating_sub(1)..flush);
@@ -583,7 +587,7 @@ pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Res
     }
 }
 
-/// Passes a range of bytes to `visit`, piece by piece, until it fails.
+/// Calls `visit` with a range of bytes, piece by piece, until it fails.
 pub(crate) fn each_piece(
     file: &SourceFile,
     range: Piece,
@@ -626,8 +630,8 @@ mod tests {
     use crate::front::unclosed_front;
     use crate::source_dir::SourceDir;
 
-    /// A data file of extents without data, from rank, flush and entries of each. Returns the ends of the extents,
-    /// too.
+    /// A data file of extents without data. `extents`: rank, flush and entries of each. Returns the ends of the
+    /// extents, too.
     fn data_file(dir: &std::path::Path, extents: &[(u32, u64, &[u8])]) -> (SourceFile, Vec<u64>) {
         let mut bytes = unclosed_front(&FileId([7; 16]));
         let mut ends = Vec::new();
@@ -678,7 +682,7 @@ mod tests {
             panic!();
         };
         assert_eq!(ranks(&[(1, one), (2, one), (3, three), (4, four)]), all);
-        // An append, after all flushes or some of them.
+        // An append, after all flushes or after some of them.
         assert_eq!(ranks(&[(4, four)]), all);
         assert_eq!(ranks(&[(9, four), (10, four)]), all);
         assert_eq!(ranks(&[(3, three), (4, four)]), all);

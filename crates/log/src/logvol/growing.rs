@@ -1,4 +1,4 @@
-//! The entries of a growing log, for a program that reads what it writes.
+//! The entries of a growing log, for a program that reads its own data while it writes.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
-/// The known sections of a log. Entries are appended to each section. Memory grows with the number of entries, as for
+/// The known sections of a log. New entries are appended to a section. Memory grows with the number of entries, as in
 /// any table.
 #[derive(Debug)]
 pub struct GrowingTable {
@@ -21,7 +21,7 @@ pub struct GrowingTable {
     entries: EntryTable,
     /// Progress in each section.
     walked: Vec<Walked>,
-    /// Index in both lists, by source and rank.
+    /// Index into `tables.sections` and `walked`, by source and rank.
     numbers: HashMap<(u16, u32), usize>,
     selections: Selections,
 }
@@ -69,7 +69,7 @@ impl GrowingTable {
         self.entries.diagnostics.extend(diagnostics);
     }
 
-    /// Fails with the reason where entries of any dataset may be missing.
+    /// Fails with the reason if entries of any dataset may be missing.
     pub fn check(&self) -> Result<(), Fault> {
         match self.entries.diagnostics.first() {
             Some(reason) => Err(reason.to_string().into()),
@@ -77,7 +77,7 @@ impl GrowingTable {
         }
     }
 
-    /// Appends entries to the section of a rank. Pieces that it has already are skipped.
+    /// Appends entries to the section of a rank. Pieces that the section already has are skipped.
     pub fn extend(
         &mut self,
         task: &Task,
@@ -123,7 +123,7 @@ impl GrowingTable {
         self.entries.of_dataset(dataset).len()
     }
 
-    /// Drops all entries, but keeps their selections: later entries may share them.
+    /// Drops all entries, but keeps their selections, because later entries may share them.
     pub fn forget_entries(&mut self) {
         self.entries.forget_entries();
     }

@@ -1,9 +1,9 @@
-//! Extents that no flush covers (`docs/formats/journal.md`, section 3.2): data that ranks have written since the last
-//! flush, on their own or in a flush that was not completed.
+//! Finds unflushed data (`docs/formats/journal.md`, section 3.2): extents that ranks have written since the last flush,
+//! on their own or in a flush that was not completed.
 //!
-//! No journal tells where these extents lie, and anything may lie between them: reserved space that was never
-//! written, a part of a write, or older bytes. So the search goes by headers, and verifies the checksums of each
-//! extent. All bytes are hostile.
+//! No journal records the places of these extents. Anything may lie between them: reserved space that was never
+//! written, a part of a write, or older bytes. So the search looks for headers, and verifies the checksums of each
+//! extent. All bytes may be hostile.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,27 +15,27 @@ use crate::source_file::SourceFile;
 use crate::window::Window;
 use h5logfs_common::fault::Fault;
 
-/// The most bytes of entries in one extent. Writers keep them in memory.
+/// The most bytes of entries in one extent. Writers keep entries in memory.
 const MOST_ENTRIES: u64 = 1 << 30;
 /// The most unknown datasets recorded for one extent.
 const MOST_UNKNOWN: usize = 16;
-/// Bytes searched at once.
+/// Bytes that are searched together.
 const STEP: u64 = 1 << 20;
 
-/// Conditions for an extent that no flush covers.
+/// The conditions that an unflushed extent must meet.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// The number of the flush that would have covered it.
+    /// The number of the flush that would have covered the extent.
     pub flush: u64,
     /// The number of ranks of the job.
     pub ranks: u32,
     /// The number of dataset IDs in the journal.
     pub datasets: u64,
-    /// Verify the checksum of the data, too.
+    /// Whether the checksum of the data is verified, too.
     pub data: bool,
 }
 
-/// An extent that no flush covers.
+/// An unflushed extent.
 #[derive(Debug, Clone)]
 pub struct Loose {
     /// Place of the extent.
@@ -44,20 +44,21 @@ pub struct Loose {
     pub unknown: BTreeSet<u64>,
     /// The largest dataset ID in the extent.
     pub highest: u64,
-    /// Bytes of the rank's entries that must precede those of the extent, because it shares their selections.
+    /// Bytes of the rank's entries that must precede the entries of the extent, because the extent shares their
+    /// selections.
     pub reach: u64,
 }
 
-/// The content of a range of bytes.
+/// The contents of a range of bytes.
 #[derive(Debug, Default)]
 pub struct LooseExtents {
     /// Extents in the order of the file.
     pub extents: Vec<Loose>,
-    /// Bytes outside of such extents, without zeros at the end.
+    /// Bytes outside unflushed extents, without zeros at the end.
     pub rest: u64,
 }
 
-/// Finds the extents in a range of bytes. Fails where there are more than `most`.
+/// Finds the extents in a range of bytes. Fails if there are more than `most`.
 pub fn find(
     file: &SourceFile,
     range: Range<u64>,
@@ -70,7 +71,7 @@ pub fn find(
         let extent = header_at(file, at, range.end)?;
         let extent = extent.filter(|extent| is_wanted(&extent.header, wanted));
         let next = match extent {
-            // A gap: a rank could not write this space.
+            // A gap: space that a rank could not write.
             Some(gap) if gap.header.entries == 0 => gap.bytes().end,
             Some(place) => match examine(file, place, wanted) {
                 Ok(_) if found.extents.len() == most => {
@@ -81,7 +82,7 @@ pub fn find(
                     place.bytes().end
                 }
                 Err(fault) => {
-                    // This fails where the file cannot be read.
+                    // This fails if the file cannot be read.
                     let reason = fault.into_damage()?;
                     log::debug!("{}: byte {at}: {reason}", file.path().display());
                     found.skip(file, at..range.end)?
@@ -138,7 +139,7 @@ fn is_wanted(header: &ExtentHeader, wanted: Wanted) -> bool {
     header.flush == wanted.flush && header.rank < wanted.ranks && header.entries <= MOST_ENTRIES
 }
 
-/// Fails where an extent is incomplete or invalid.
+/// Examines an extent. Fails if it is incomplete or invalid.
 fn examine(file: &SourceFile, place: Located, wanted: Wanted) -> Result<Loose, Fault> {
     place.check_entries(file)?;
     let mut loose = Loose {
@@ -227,7 +228,7 @@ mod tests {
         let first = extent(100, 0, 0, b"first");
         bytes.extend(&first);
         let hole = bytes.len() as u64;
-        // A rank has reserved this space and written a part of it, which contains a copy of an extent from elsewhere.
+        // A rank has reserved this space and written a part of it. The part contains a copy of another extent.
         bytes.extend(&extent(hole, 1, 0, &[5; 300])[..200]);
         bytes.extend(&first);
         bytes.extend(vec![0; 2 << 20]);
@@ -262,7 +263,7 @@ mod tests {
             other.truncate(at);
             assert_eq!(found(&other, WANTED).0, Vec::<u64>::new(), "cut at {at}");
         }
-        // Elsewhere its entries would point to other data.
+        // At another place, the entries would point to other data.
         bytes.insert(100, 0);
         assert_eq!(found(&bytes, WANTED).0, Vec::<u64>::new());
     }

@@ -143,7 +143,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The source file of a table, or of a section of an unclosed log, and of its data.
+    /// The source file of a table, or of a section of an unclosed log. Its data are in the same file.
     fn source_of(&self, table: u32) -> u16 {
         let at = table as usize;
         let closed = self.metadata.get(at).map(|table| table.source);
@@ -163,9 +163,8 @@ impl Tables {
 }
 
 impl Tables {
-    /// The tables of a log that our writers have closed, as they are in the extents of its data files. The closed
-    /// tables are copies of these. `None` where they cannot be read after an append to the log.
-    /// they cannot be read after an append to the log.
+    /// The tables of a log that our writers have closed, read from the extents of its data files. The closed tables are
+    /// copies of these. `None` if they cannot be read after an append to the log.
     fn in_extents(
         &self,
         task: &Task,

@@ -14,7 +14,7 @@ use h5logfs_common::fault::Fault;
 pub const LOG_GROUP: &str = "_LOG";
 /// Root attribute with the name of the writer (extension).
 pub const WRITER: &str = "_h5logfs_writer";
-/// Attributes of a stub dataset dataset that belong to the layout. The last two are extensions.
+/// Attributes of a stub dataset that belong to the layout. The last two are extensions.
 pub const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
 /// The current extent of the dataset.
 pub const DIMS: &str = "_dims";
@@ -74,8 +74,8 @@ pub fn subfile_number(base: &OsStr, name: &OsStr) -> Option<u32> {
     (numbered(base, number) == name).then_some(number)
 }
 
-/// The base name of the subfiles of the log `own`: that of the log, or, where the log was renamed, the only one in
-/// use. `names` lists the subfile directory.
+/// The base name of the subfiles of the log `own`: the name of the log, or, if the log was renamed, the only base name
+/// in use. `names` lists the subfile directory.
 pub fn base_of<'n>(own: &'n OsStr, names: &[&'n OsStr]) -> Option<&'n OsStr> {
     if names.contains(&numbered(own, 0).as_os_str()) {
         return Some(own);
@@ -96,8 +96,8 @@ fn numbered(name: &OsStr, number: u32) -> OsString {
     name
 }
 
-/// Paths of the subfiles (section 10): `NAME.subfiles/BASENAME.i`. Where the master was renamed, `BASENAME` is the
-/// only one in use there.
+/// Paths of the subfiles (section 10): `NAME.subfiles/BASENAME.i`. If the master was renamed, `BASENAME` is the only
+/// base name in use there.
 pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>, Fault> {
     let count = u16::try_from(count)
         .ok()
@@ -107,7 +107,7 @@ pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>
     let shown = files.dir().full_path(&directory);
     let listed = files.list(&SourcePath::below(&directory));
     let names = listed.map_err(|e| match e.kind() {
-        // The log announces them, so it is damaged.
+        // The log announces the directory, so the log is damaged.
         io::ErrorKind::NotFound => Fault::Damage(format!("{}: {e}", shown.display())),
         _ => Error::io(&shown, e).into(),
     })?;

@@ -1,6 +1,6 @@
-//! Which rank wrote which data, and in which flush. Our own writer puts a header before the data of each rank and
-//! flush (`docs/formats/journal.md`, section 3.1). In other logs each `_ld_N` is a flush, and each section of a table
-//! a rank (sections 3 and 4).
+//! Tells which rank wrote which data, in which flush. Our own writer puts a header in front of the data of each rank
+//! and flush (`docs/formats/journal.md`, section 3.1). In other logs, each `_ld_N` is a flush, and each section of a
+//! table is a rank (sections 3 and 4).
 
 use super::Tables;
 use super::entries::{Entry, Visitor, walk};
@@ -80,7 +80,7 @@ impl Tables {
         let Finder {
             sections, stopped, ..
         } = finder;
-        // The ranks of a subfile follow those of the subfile before (section 10).
+        // The ranks of a subfile continue those of the previous subfile (section 10).
         let first_ranks: Vec<u32> = sections
             .iter()
             .scan(0u32, |next, sections| {
@@ -102,7 +102,7 @@ struct Finder<'a> {
     task: &'a Task,
     tables: &'a Tables,
     origins: &'a mut Origins,
-    /// Number of sections begun in this table.
+    /// Number of sections visited in this table.
     section: u32,
     /// The largest number of sections of a table, by source file.
     sections: Vec<u32>,
@@ -144,6 +144,6 @@ impl Visitor for Finder<'_> {
         self.stopped.clone()
     }
 
-    /// The view reports what cannot be read.
+    /// The view reports unreadable parts.
     fn unreadable(&mut self, _: Diagnostic) {}
 }

@@ -1,6 +1,6 @@
-//! The records of one dataset, made while the tables are walked, so that its entries need no second read. It works as
-//! long as each entry has its own single block, and its data is unfiltered in a `_ld_N`. Other entries may have
-//! faults to report or selections to share, which is the task of `decode`.
+//! Makes the records of one dataset during the walk through the tables, so that its entries need no second read. This
+//! works as long as each entry has its own single block, and its data lie unfiltered in a `_ld_N`. Other entries may
+//! have faults to report or selections to share, and are left to `decode`.
 
 use super::entries::{Entry, i64_at};
 use super::{MERGED, Tables};
@@ -11,7 +11,7 @@ use crate::records::RecordList;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
-/// The records from a part of the tables.
+/// The records of a part of the tables.
 pub(super) struct OwnBlocks<'a> {
     tables: &'a Tables,
     dataset: &'a Logged<'a>,
@@ -21,7 +21,7 @@ pub(super) struct OwnBlocks<'a> {
 }
 
 impl<'a> OwnBlocks<'a> {
-    /// An empty list; `None` where entries may need another decoding.
+    /// An empty list; `None` if entries may need another decoding.
     pub fn new(
         task: &Task,
         tables: &'a Tables,
@@ -39,8 +39,8 @@ impl<'a> OwnBlocks<'a> {
         }))
     }
 
-    /// Adds the record of an entry, if it belongs to the dataset. `false` where the entry is not a plain block. Fails
-    /// when memory is short.
+    /// Adds the record of an entry, if it belongs to the dataset. Returns `false` if the entry is not a plain block.
+    /// Fails when memory is short.
     pub fn add(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, Fault> {
         let head = entry.head;
         if head.dataset != self.dataset.id {
@@ -156,8 +156,8 @@ mod tests {
         bytes
     }
 
-    /// Number of records of dataset 0 made during the walk; `None` if that was not possible. They must equal those
-    /// decoded otherwise.
+    /// Number of records of dataset 0 that the walk makes; `None` if it cannot make them. They must equal the records
+    /// of `decode`.
     fn made(sections: &[Vec<u8>]) -> Option<usize> {
         let head = table_head(sections.iter().map(|section| section.len() as u64));
         let bytes = [vec![0; DATA as usize], head, sections.concat()].concat();
@@ -210,7 +210,7 @@ mod tests {
             // An entry that shares a selection.
             [block(20, 3), shares(&block(20, 3))].concat(),
             [other, of_another].concat(),
-            // Fewer bytes than elements; bytes across two data logs; bytes in none.
+            // Fewer bytes than elements; bytes across two data logs; bytes outside all data logs.
             entry(0, 0, (0, 5), &[10, 6]),
             entry(0, 0, (38, 5), &[10, 5]),
             entry(0, 0, (98, 5), &[10, 5]),

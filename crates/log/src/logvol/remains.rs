@@ -1,5 +1,5 @@
-//! A file that the connector never closed (section 12): elements, without any HDF5 metadata. If the program has read
-//! from it, the file ends with a table of its writes.
+//! Describes a file that the connector never closed (section 12): elements, without any HDF5 metadata. If the program
+//! has read from the file, the file ends with a table of its writes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::fmt;
 use crate::source_file::SourceFile;
 use h5logfs_common::fault::Fault;
 
-/// Bytes examined at the start, for the end of the zeros, and at the end, for a table.
+/// Bytes that are examined at the start, for the end of the zeros, and at the end, for a table.
 const MOST_LOOKED_AT: u64 = 16 << 20;
-/// The most positions tried for a table: elements may look like the start of one.
+/// The most positions that are tried for a table, because elements may look like the start of one.
 const MOST_TRIES: usize = 64;
-/// The most sections, one per process, in a table.
+/// The most sections in a table. There is one for each process.
 const MOST_SECTIONS: usize = 1 << 20;
 /// Bytes of an entry before its selection (section 5).
 const HEADER: usize = 28;
@@ -19,7 +19,7 @@ const HEADER: usize = 28;
 /// The description of such a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Remains {
-    /// Number of leading zeros: space for what the close would have written.
+    /// Number of leading zeros: space that the close would have filled.
     zeros: u64,
     /// Length of the file.
     len: u64,
@@ -38,8 +38,8 @@ struct Writes {
 }
 
 impl Remains {
-    /// Describes a file without an HDF5 signature. `None` where the connector did not leave it: it reserves space for
-    /// a superblock.
+    /// Describes a file without an HDF5 signature. `None` if it is not the connector's: the connector reserves space
+    /// for a superblock.
     pub fn of(file: &SourceFile) -> Result<Option<Self>, Fault> {
         const ROOM: u64 = 512;
         let len = file.len();
@@ -98,7 +98,7 @@ impl fmt::Display for Remains {
     }
 }
 
-/// Number of zeros at the start of a file, in the part examined.
+/// Number of zeros at the start of a file, within the examined part.
 fn zeros(file: &SourceFile) -> Result<u64, Fault> {
     const STEP: u64 = 64 << 10;
     let most = file.len().min(MOST_LOOKED_AT);
@@ -115,10 +115,10 @@ fn zeros(file: &SourceFile) -> Result<u64, Fault> {
     Ok(most)
 }
 
-/// The table that ends with these last bytes of a file. `offset` is that of the first of them.
+/// Finds the table at the end of a file. `bytes` are the last bytes of the file, and `offset` is their position.
 fn find_table(bytes: &[u8], offset: u64) -> Option<Writes> {
     let number = |at: usize| Some(i64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    // The last section ends with the file.
+    // The last section ends at the end of the file.
     let is_head = |at: &usize| {
         let sections = number(*at).and_then(|n| usize::try_from(n).ok());
         let sections = sections.filter(|n| (1..=MOST_SECTIONS).contains(n));
@@ -131,7 +131,7 @@ fn find_table(bytes: &[u8], offset: u64) -> Option<Writes> {
         .find_map(|at| writes(&bytes[at..], offset + at as u64))
 }
 
-/// The content of a table that begins at `begin` of the file. `None` where it is not a table.
+/// The contents of a table at offset `begin` of the file. `None` if it is not a table.
 fn writes(table: &[u8], begin: u64) -> Option<Writes> {
     let (sections, rest) = table.split_first_chunk()?;
     let sections = usize::try_from(i64::from_le_bytes(*sections)).ok()?;
@@ -179,7 +179,7 @@ mod tests {
     fn a_table_is_found_where_it_ends_the_file() {
         let elements: Vec<u8> = (0..=255).cycle().take(1000).collect();
         let entries = [entry(0, 10, 20), entry(1, 30, 40), entry(0, 70, 930)].concat();
-        // Three processes, the second of which wrote nothing.
+        // Three processes. The second one wrote nothing.
         let ends = [3u64, 68, 68, 140].map(u64::to_le_bytes).concat();
         let table = [ends, entries].concat();
         let bytes = [&elements[..], &table].concat();

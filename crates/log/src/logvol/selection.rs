@@ -12,10 +12,10 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::task::Task;
 
-/// The encoding of a body. Most bodies allow only one; for the others the size of the data decides.
+/// The encoding of a body. Most bodies allow only one encoding. For the others, the size of the data decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SelectionEncoding {
-    /// Section 6.1 or 6.2, with encoded counts of 1 or more.
+    /// The encoding of section 6.1, or of section 6.2 with encoded counts of 1 or more.
     Usual,
     /// Counts decoded by plain division, which is right for blocks with a count of zero.
     Division,
@@ -79,7 +79,7 @@ impl Lists {
 }
 
 impl<'a> Blocks<'a> {
-    /// Parses the blocks of an entry. `rank` is that of the dataset, less one for an entry with a record number.
+    /// Parses the blocks of an entry. `rank` is the rank of the dataset, less one for an entry with a record number.
     /// `may_be_merged`: the file was written with merging on.
     pub fn parse(
         task: &Task,
@@ -121,8 +121,8 @@ impl<'a> Blocks<'a> {
         self.spelling
     }
 
-    /// Chooses the encoding whose elements take `data_size` bytes. `drop` is the number of leading dimensions that
-    /// the record number of the sharing entry replaces.
+    /// Chooses the encoding whose elements take `data_size` bytes. The record number of the sharing entry replaces the
+    /// first `drop` dimensions.
     pub fn choose(
         &mut self,
         task: &Task,
@@ -139,7 +139,7 @@ impl<'a> Blocks<'a> {
             let bytes = i128::from(elements) * i128::from(dataset.element_size);
             Some(bytes == i128::from(data_size))
         };
-        // Without coordinates only the data bounds the number of blocks.
+        // Without coordinates, only the size of the data limits the number of blocks.
         let stored = u64::try_from(data_size).unwrap_or(0);
         let least = (self.count as u64).saturating_mul(dataset.element_size);
         if self.rank == drop && least > largest_inflated(stored) {
@@ -261,7 +261,7 @@ fn check_signs(bytes: &[u8]) -> Result<(), Fault> {
 const LARGEST_UNPACKED: u64 = 64 << 20;
 
 /// The number of blocks, and the bytes of the coordinates, inflated if necessary (section 6.4). No known writer
-/// deflates them, and the two descriptions of the format disagree on the place of the count.
+/// deflates them. The two descriptions of the format disagree on the place of the number.
 fn unpack<'a>(
     task: &Task,
     head: &EntryHeader,
@@ -285,7 +285,7 @@ fn unpack<'a>(
             }
         }
     }
-    // The count is deflated, too.
+    // The number is deflated, too.
     let (mut whole, reservation) = inflate_whole(task, body)?.into_parts();
     let (count, rest) = split_count(head, &whole)?;
     whole.drain(..whole.len() - rest.len());
@@ -299,7 +299,7 @@ fn inflate_whole(task: &Task, body: &[u8]) -> Result<Reserved<Vec<u8>>, Fault> {
     let mut inflated = flate2::read::ZlibDecoder::new(body).take(LARGEST_UNPACKED);
     loop {
         let read = inflated.read(&mut piece);
-        match read.map_err(|e| Fault::from(e).at("a deflated selection that does not inflate"))? {
+        match read.map_err(|e| Fault::from(e).at("a deflated selection that cannot be inflated"))? {
             0 => return Ok(Reserved::new(whole, reservation)),
             len => reservation.extend(&mut whole, &piece[..len])?,
         }
@@ -321,7 +321,7 @@ fn split_count<'a>(head: &EntryHeader, body: &'a [u8]) -> Result<(u64, &'a [u8])
     }
 }
 
-/// Decodes section 6.2. `blocks` has the start and count of each block.
+/// Decodes the coordinates of section 6.2. `blocks` lists the start and count of each block.
 fn decode(
     steps: &[i64],
     blocks: impl Iterator<Item = (i64, i64)>,
@@ -369,7 +369,7 @@ fn unzip(values: impl Iterator<Item = u64>, rank: usize, lists: &mut Lists) {
     }
 }
 
-/// Elements of all blocks without their first `drop` dimensions; `None` on overflow.
+/// Number of elements of all blocks without their first `drop` dimensions; `None` on overflow.
 fn elements(counts: &[u64], rank: usize, drop: usize) -> Option<u64> {
     counts.chunks_exact(rank).try_fold(0u64, |total, block| {
         let product = block[drop..]

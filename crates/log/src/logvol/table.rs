@@ -21,7 +21,7 @@ use h5logfs_common::memory::Reservation;
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 
-/// Bytes of tables from which on several threads read them. It is small in tests.
+/// The bytes of tables from which several threads read them. It is small in tests.
 const MANY_BYTES: u64 = if cfg!(debug_assertions) { 100 } else { 1 << 20 };
 
 /// The place of an entry.
@@ -29,8 +29,8 @@ const MANY_BYTES: u64 = if cfg!(debug_assertions) { 100 } else { 1 << 20 };
 pub(super) struct EntryPosition {
     /// Offset in the source file.
     pub position: u64,
-    /// Number of its [`ExplicitSelection`], which may belong to an earlier entry of the section. `None` where the
-    /// shared selection was not found.
+    /// Number of its [`ExplicitSelection`], which may belong to an earlier entry of the section. `None` if the shared
+    /// selection was not found.
     pub target: Option<u32>,
     /// Index of its `_md_N`, or of its section.
     pub table: u32,
@@ -40,7 +40,7 @@ pub(super) struct EntryPosition {
 #[derive(Debug, Clone, Copy)]
 struct Sharing {
     position: u64,
-    /// Number of the [`ExplicitSelection`], or [`NO_TARGET`] where it was not found.
+    /// Number of the [`ExplicitSelection`], or [`NO_TARGET`] if it was not found.
     target: u32,
     table: u32,
 }
@@ -61,8 +61,8 @@ impl Sharing {
     }
 }
 
-/// An entry in the list of a dataset: the number of its [`ExplicitSelection`] or [`Sharing`]. There may be many, so
-/// it takes 4 bytes.
+/// An entry in the list of a dataset: the number of its [`ExplicitSelection`] or [`Sharing`]. It takes 4 bytes, because
+/// there may be many entries.
 #[derive(Debug, Clone, Copy)]
 struct Place(u32);
 
@@ -84,8 +84,7 @@ impl Place {
     }
 }
 
-/// An entry with a selection of its own: its position, and the header bits that entries which share the selection
-/// need.
+/// An entry with its own selection: its position, and the header bits that entries which share the selection need.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExplicitSelection(u64);
 
@@ -95,7 +94,7 @@ impl ExplicitSelection {
     const ENCODED: u64 = 1 << 61;
     const POSITION: u64 = Self::ENCODED - 1;
 
-    /// `None` where the position is past 2^61. No file is so long.
+    /// Packs an entry. `None` if the position is past 2^61. No file is so long.
     fn new(position: u64, head: &EntryHeader) -> Option<Self> {
         let bit = |flag, bit| if head.has(flag) { bit } else { 0 };
         let bits = bit(MUL, Self::SEVERAL) | bit(REC, Self::RECORD) | bit(ENC, Self::ENCODED);
@@ -132,7 +131,7 @@ struct Entries {
 /// All entries of a log, in the order of the tables. An entry takes 12 bytes, or 20 if it shares a selection.
 #[derive(Debug)]
 pub(super) struct EntryTable {
-    /// The entries of each dataset that still has a stub dataset dataset.
+    /// The entries of each dataset that still has a stub dataset.
     lists: Vec<Entries>,
     /// Index in `lists` by dataset, and the last one looked up.
     numbers: HashMap<i64, usize, RandomState>,
@@ -140,10 +139,10 @@ pub(super) struct EntryTable {
     /// Whether entries of unknown datasets are kept, too.
     keeps_all: bool,
     explicit: Vec<ExplicitSelection>,
-    /// Whether some explicit selections have several blocks.
+    /// Whether an explicit selection has several blocks.
     has_several_blocks: bool,
     sharing: Vec<Sharing>,
-    /// For each table the number of its first explicit selection, and its index.
+    /// For each table, the number of its first explicit selection, and the index of the table.
     tables: Vec<(u32, u32)>,
     /// Sections, and whole tables, that could not be followed to their end.
     pub diagnostics: Vec<Diagnostic>,
@@ -154,11 +153,11 @@ pub(super) struct EntryTable {
 const OF_DATASET: usize = 96;
 
 impl EntryTable {
-    /// Reads all entries. `ranks` has the rank of each dataset that still has a stub dataset dataset. `merged`: entries
-    /// may be those of merged calls, whose sizes are ambiguous (section 6.6).
+    /// Reads all entries. `ranks` maps each dataset that still has a stub dataset to its rank. `merged`: entries may be
+    /// those of merged calls, whose sizes are ambiguous (section 6.6).
     ///
-    /// The records of `wanted` are made during the walk where possible: see [`OwnBlocks`]. Fails when memory is
-    /// short, and when `task` stops.
+    /// The records of `wanted` are made during the walk if possible: see [`OwnBlocks`]. Fails when memory is short, and
+    /// when `task` stops.
     pub fn read(
         task: &Task,
         sources: &[SourceFile],
@@ -231,7 +230,7 @@ impl EntryTable {
     fn append(&mut self, mut next: EntryTable) -> Result<(), Fault> {
         let (known, shared) = (self.explicit.len(), self.sharing.len());
         self.has_several_blocks |= next.has_several_blocks;
-        // Check that all new numbers are valid.
+        // These calls check that all new numbers are valid.
         Place::new(known + next.explicit.len(), false)?;
         Place::new(shared + next.sharing.len(), true)?;
         self.reservation
@@ -262,14 +261,14 @@ impl EntryTable {
     }
 
     fn note(&mut self, diagnostic: Diagnostic) {
-        // One is enough to make the log unreadable. More are kept for human readers only.
+        // One diagnostic is enough to make the log unreadable. More are kept only for human readers.
         const MOST: usize = 100;
         if self.diagnostics.len() < MOST {
             self.diagnostics.push(diagnostic);
         }
     }
 
-    /// A table for the entries of all datasets, to be filled by [`EntryTable::extend`].
+    /// A table for the entries of all datasets. [`EntryTable::extend`] fills it.
     pub fn growing(task: &Task) -> Self {
         EntryTable::empty(task.reservation(), true)
     }
@@ -314,7 +313,7 @@ impl EntryTable {
         followed
     }
 
-    /// Drops all entries, but keeps their selections: later entries may share them.
+    /// Drops all entries, but keeps their selections, because later entries may share them.
     pub fn forget_entries(&mut self) {
         for entries in &mut self.lists {
             entries.places.clear();
@@ -372,7 +371,7 @@ impl EntryTable {
         number
     }
 
-    /// Index of the list of a dataset. Most entries belong to the same dataset as the one before.
+    /// Index of the list of a dataset. Most entries belong to the dataset of the previous entry.
     #[inline]
     fn number_of(&mut self, dataset: i64) -> Option<usize> {
         if let Some((last, number)) = self.last
@@ -385,7 +384,7 @@ impl EntryTable {
         Some(number)
     }
 
-    /// Stops counting its memory for a user.
+    /// Stops counting the table's memory for a user.
     pub fn release_share(&self) {
         self.reservation.release_share();
     }
@@ -399,8 +398,7 @@ impl EntryTable {
         }
     }
 
-    /// The table of the explicit selection `number`. `near` is the index in [`EntryTable::tables`] of the last
-    /// result.
+    /// The table of the explicit selection `number`. `near` is the last result, as an index in [`EntryTable::tables`].
     fn table_of(&self, number: usize, near: &mut usize) -> u32 {
         let begins = |at: usize| self.tables.get(at).map_or(usize::MAX, |t| t.0 as usize);
         if number < begins(*near) || begins(*near + 1) <= number {
@@ -410,7 +408,7 @@ impl EntryTable {
         self.tables.get(*near).map_or(0, |(_, table)| *table)
     }
 
-    /// The entry that has the selection of a number.
+    /// The entry with the selection of this number.
     pub fn explicit(&self, target: u32) -> ExplicitSelection {
         self.explicit[target as usize]
     }
@@ -572,8 +570,8 @@ impl Visitor for Finder<'_, '_> {
 }
 
 impl Finder<'_, '_> {
-    /// Section 12: an entry whose size contradicts its flags ends the section, because anything may follow. Deleted
-    /// datasets have no known rank; deflated and merged bodies have no known size.
+    /// Checks the size of an entry. Section 12: an entry whose size contradicts its flags ends the section, because
+    /// anything may follow. Deleted datasets have no known rank. Deflated and merged bodies have no known size.
     fn check_size(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         let head = entry.head;
         let number = self.found.number_of(head.dataset);

@@ -1,4 +1,4 @@
-//! Finds out during a scan whether records tile their datasets.
+//! Finds datasets whose records tile them, during a scan.
 
 use super::Tables;
 use super::entries::{Entry, EntryHeader, Visitor, i64_at, walk};
@@ -10,18 +10,18 @@ use h5logfs_common::fault::Fault;
 
 /// The most datasets of a log that are examined.
 const MOST_DATASETS: usize = 1 << 16;
-/// The most blocks of a section kept for entries that share them.
+/// The most blocks of a section that are kept for entries that share them.
 const MOST_SPELLED: usize = 1 << 16;
-/// After each multiple of this many entries, which take a millisecond, the search continues only if it may pay off.
+/// The number of entries between two decisions whether to continue the search. These entries take a millisecond.
 const LOOKED_AT: u64 = 1 << 14;
 /// The average bytes of an entry below which the search stops. The smallest tile that becomes a chunk has sixteen
 /// times as many, before filters.
 const WORTH_SEARCHING: u64 = 4 << 10;
-/// Bytes of the coordinates of a block in HDF5's largest rank.
+/// Bytes of the coordinates of a block with HDF5's largest rank.
 const LARGEST_BLOCK: u64 = 16 * 32;
 
-/// The possible tiling of each dataset by its records. A log of small records is not searched to its end: none of its
-/// datasets is tiled.
+/// Finds the possible tiling of each dataset by its records. The search in a log of small records stops early, and none
+/// of its datasets is tiled.
 pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> Tilings {
     let mut finder = Finder::new(tables);
     let walked = walk(sources, tables, &mut finder);
@@ -44,7 +44,7 @@ struct Finder<'a> {
     entries: u64,
     bytes: u64,
     is_damaged: bool,
-    /// The records are too small.
+    /// The search stopped because the records are too small.
     gave_up: bool,
 }
 
@@ -110,8 +110,8 @@ impl<'a> Finder<'a> {
         self.gave_up
     }
 
-    /// Reads the block of an entry. Returns whether it is a single block in plain coordinates, of this entry or of a
-    /// remembered earlier one.
+    /// Reads the block of an entry. Returns whether it is a single block in plain coordinates. The block may be that of
+    /// a remembered earlier entry.
     fn read_block(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, Fault> {
         let head = entry.head;
         if head.has(REF) {
@@ -135,7 +135,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Decodes a block into `block`: the record number as first dimension, then the coordinates (section 6.1) without the
+/// Decodes a block into `block`: the record number as first dimension, then the coordinates (section 6.1) without their
 /// first `drop` dimensions. Returns whether the block is valid.
 fn decode(lead: Option<i64>, drop: usize, coordinates: &[u8], block: &mut Vec<(u64, u64)>) -> bool {
     let rank = coordinates.len() / 16;

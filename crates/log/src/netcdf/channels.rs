@@ -1,4 +1,5 @@
-//! Logs of several processes in one pair of files: channels, striped over the files (section 5).
+//! Logs of several processes in one pair of files. Each process has a channel, and channels are striped over the files
+//! (section 5).
 
 use super::metadata::{HeaderFields, MAGIC};
 use crate::arrangement::Arrangement;
@@ -15,25 +16,25 @@ const MOST: u32 = 1 << 16;
 pub struct Channels {
     /// Numbers and headers of the channels that have a header.
     pub found: Vec<(u32, HeaderFields)>,
-    /// Number of channels, as far as it is known: the distance of a channel's blocks, in blocks.
+    /// The known number of channels: the distance between blocks of one channel, in blocks.
     pub number: u32,
 }
 
 impl Channels {
-    /// Whether some channel lacks a header. More such channels may follow the last one, so neither the number of
+    /// Whether a channel lacks its header. More such channels may follow the last known one, so neither the number of
     /// channels nor the places of second blocks are known.
     pub fn has_gaps(&self) -> bool {
         self.found.len() as u64 != u64::from(self.number)
     }
 
-    /// Whether the file ends before the second block of any channel, for any number of channels.
+    /// Whether the file ends before the second block of any channel, for any possible number of channels.
     pub fn has_first_blocks_only(&self, file: &SourceFile) -> bool {
         file.len() <= u64::from(self.number) * BLOCK
     }
 }
 
-/// The headers of all channels of a metadata log; one for the log of a single process. `metadata` is the whole file.
-/// Fails with the reason where it is not a metadata log.
+/// The headers of all channels of a metadata log. The log of a single process has one. `metadata` is the whole file.
+/// Fails with the reason if it is not a metadata log.
 pub fn channels(metadata: &SourceFile) -> Result<Channels, Fault> {
     let first = HeaderFields::read(metadata, 0)?;
     let most = metadata.len().div_ceil(BLOCK).min(first.ranks);
@@ -52,7 +53,7 @@ pub fn channels(metadata: &SourceFile) -> Result<Channels, Fault> {
     Ok(Channels { found, number })
 }
 
-/// Whether `next` is the header of a channel after the one with header `last`.
+/// Whether `next` can be the header of the channel after the one with header `last`.
 fn follows(last: &HeaderFields, next: &HeaderFields) -> bool {
     let common = |fields: &HeaderFields| (fields.big_endian, fields.ranks, fields.len);
     common(last) == common(next)
@@ -60,7 +61,7 @@ fn follows(last: &HeaderFields, next: &HeaderFields) -> bool {
         && last.rank < next.rank
 }
 
-/// Where the bytes of a channel lie in the metadata log and in the data log.
+/// The places of a channel's bytes in the metadata log and in the data log.
 pub fn arrangement(channel: u32, channels: u32) -> Arrangement {
     match channels {
         1 => Arrangement::Whole,
@@ -95,7 +96,7 @@ mod tests {
     use crate::netcdf::metadata::LogHeader;
     use crate::netcdf::testing::{LogBytes, sources};
 
-    /// A file whose channels have these bytes.
+    /// A file whose channels have the given bytes.
     fn striped(channels: &[Vec<u8>]) -> Vec<u8> {
         let block = BLOCK as usize;
         let mut file = Vec::new();
@@ -178,7 +179,7 @@ mod tests {
             ranks(&striped(&[alone.metadata(), log(3, 0).metadata()])),
             [0]
         );
-        // A long log of one of several processes.
+        // A long log of one process out of several.
         let long = log(1, 140_000).metadata();
         assert!(long.len() as u64 > BLOCK);
         assert_eq!(ranks(&long), [1]);

@@ -1,14 +1,14 @@
-//! Checks a snapshot's description of a netCDF file and its logs. Reading checks the bytes there.
+//! Checks a snapshot's description of a netCDF file and its logs. The bytes are checked when they are read.
 
 use super::{Tables, Variable};
 use crate::numbers::NumberType;
 use h5logfs_common::fault::Fault;
 
-/// The most logs. Their numbers share 64 bits with those of entries.
+/// The most logs. Their numbers share 64 bits with the numbers of entries.
 const MOST_LOGS: usize = 1 << 23;
 
 impl Tables {
-    /// Fails with the reason where the parts contradict each other. `sources` is the number of source files.
+    /// Fails with the reason if the parts contradict each other. `sources` is the number of source files.
     pub fn check(&self, sources: usize) -> Result<(), Fault> {
         if !matches!(self.version, 1 | 2 | 5) {
             return Err(format!("version {} of netCDF", self.version).into());

@@ -1,4 +1,4 @@
-//! From the entries of a variable to its records, and the data below them in the netCDF file.
+//! Turns the entries of a variable into records, and finds the data below them in the netCDF file.
 
 use super::Variable;
 use super::entry::{CheckedEntry, Entry, PutCall};
@@ -59,7 +59,7 @@ impl<'a> Decoder<'a> {
         Ok(found)
     }
 
-    /// The variable of the dataset. Fails where extents or types differ.
+    /// The variable of the dataset. Fails if extents or types differ.
     fn variable(&self) -> Result<&'a Variable, Fault> {
         let variables = &self.table.tables.variables;
         let variable = usize::try_from(self.dataset.id).ok();
@@ -83,7 +83,7 @@ impl<'a> Decoder<'a> {
         format!("{log}: entry {number} at byte {at}")
     }
 
-    /// Adds the record of an entry. `window` holds the log read last, and a window over it.
+    /// Adds the record of an entry. `window` holds the number of the last log read, and a window over it.
     fn add(
         &self,
         place: &EntryPosition,
@@ -159,7 +159,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The variable's elements in the netCDF file (section 7); `None` where the file ends before them.
+    /// The variable's elements in the netCDF file (section 7); `None` if the file ends before them.
     fn base(&self, variable: &Variable) -> Result<Option<Base>, Fault> {
         let len = source(self.sources, 0)?.len();
         let there = match len.checked_sub(variable.begin) {
@@ -193,7 +193,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The reason why the payload of an entry cannot be read.
+/// The reason why the payload of an entry cannot be read, if there is one.
 pub(super) fn lost(sources: &[SourceFile], entry: &Entry, data: Option<u16>) -> Option<String> {
     let Some(data) = data else {
         return Some("its payload is lost: the data log is missing".into());
@@ -210,7 +210,7 @@ pub(super) fn lost(sources: &[SourceFile], entry: &Entry, data: Option<u16>) -> 
     }
 }
 
-/// The conversion of a payload to the variable's type; `None` where the bytes are the same.
+/// The conversion of a payload to the variable's type; `None` if both have the same bytes.
 fn conversion(
     request: &CheckedEntry,
     variable: &Variable,
@@ -262,7 +262,7 @@ impl Coverage {
     }
 }
 
-/// The selection of an entry. It must have elements and have passed all checks.
+/// The selection of an entry. The entry must have elements and have passed all checks.
 fn covered(
     task: &Task,
     entry: &Entry,

@@ -1,4 +1,4 @@
-//! An entry of a metadata log: its bytes, and the rules for them (2.3 to 2.5).
+//! Reads an entry of a metadata log, and checks it by the rules of sections 2.3 to 2.5.
 
 use super::Variable;
 use super::metadata::{ByteOrder, EntryError, LEAST_ENTRY};
@@ -6,7 +6,7 @@ use crate::numbers::NumberType;
 use crate::window::Window;
 use h5logfs_common::fault::Fault;
 
-/// Numbers of an index array read at once.
+/// Numbers of an index array that are read together.
 const WORDS_AT_ONCE: u64 = 8 << 10;
 
 /// Limits of an entry: its blocks and its bytes. All blocks are held in memory, and a file may have holes in their
@@ -48,7 +48,7 @@ pub enum PutCall {
     Vara,
     /// One block with strides.
     Vars,
-    /// Several blocks, or single elements where there are no counts.
+    /// Several blocks, or single elements if there are no counts.
     Varn { blocks: u64, counts: bool },
 }
 
@@ -56,7 +56,7 @@ pub enum PutCall {
 #[derive(Debug, Clone, Copy)]
 pub struct Subarray<'a> {
     start: &'a [i64],
-    /// `None`: all are 1.
+    /// `None` if all counts are 1.
     count: Option<&'a [i64]>,
     stride: Option<&'a [i64]>,
 }
@@ -82,8 +82,8 @@ pub struct DimRange {
 }
 
 impl Entry {
-    /// Reads the entry at `at`. It is invalid where its size contradicts its fields, because the position of the next
-    /// entry is then unknown.
+    /// Reads the entry at `at`. An entry is invalid if its size contradicts its fields, because the position of the
+    /// next entry is then unknown.
     pub fn read(
         window: &mut Window<'_>,
         order: ByteOrder,
@@ -117,12 +117,12 @@ impl Entry {
         })
     }
 
-    /// Whether the fields are valid, as far as this is known without the variables.
+    /// Whether the fields are valid, as far as this can be judged without the variables.
     pub fn is_plausible(&self) -> bool {
         self.variable >= 0 && kind_of(self.kind, 8).is_some() && self.data_end().is_some()
     }
 
-    /// End of the payload in the data log; `None` where its length is invalid.
+    /// End of the payload in the data log; `None` if its length is invalid.
     pub fn data_end(&self) -> Option<i64> {
         let len = Some(self.data_len).filter(|len| *len >= 0)?;
         self.data_offset.checked_add(len)
@@ -219,7 +219,7 @@ impl Entry {
                     stride: (self.call == PutCall::Vars).then_some(stride),
                 })
             }
-            // All blocks are the only element.
+            // A scalar has one element, so each block is that element.
             PutCall::Varn { .. } if rank == 0 => visit(Subarray {
                 start: &[],
                 count: None,
@@ -271,7 +271,7 @@ impl Entry {
 }
 
 impl PutCall {
-    /// The call of a code; `None` where an entry of this size and rank cannot come from it.
+    /// The call of a code; `None` if it cannot produce an entry of this size and rank.
     fn of(code: i32, size: i64, rank: u64) -> Option<Self> {
         let words = |arrays: u64| {
             let bytes = arrays.checked_mul(rank)?.checked_mul(8)?;
@@ -340,7 +340,7 @@ impl Subarray<'_> {
         (self.start[dim], or_one(self.count), or_one(self.stride))
     }
 
-    /// Whether the subarray has no elements. Its starts are then meaningless.
+    /// Whether the subarray has no elements. Its start coordinates have no meaning then.
     pub fn is_empty(&self) -> bool {
         self.count.is_some_and(|count| count.contains(&0))
     }
@@ -388,7 +388,7 @@ impl Rules<'_> {
     /// The largest extent of a dimension.
     fn limit(&self, dim: usize) -> u64 {
         match (dim, self.variable.is_record, self.version) {
-            // All bits set mean a file that is written as a stream.
+            // A value with all bits set marks a file that is written as a stream.
             (0, true, 1 | 2) => u64::from(u32::MAX) - 1,
             (0, true, _) => i64::MAX as u64,
             _ => self.variable.dims[dim].min(i64::MAX as u64),

@@ -120,9 +120,9 @@ impl Attribute {
 }
 
 impl Header {
-    /// Reads the header of a file. Fails where the file cannot be read, or the header is truncated or invalid; the
-    /// error names the byte. Afterwards every variable has at most 32 dimensions, and every variable and one record
-    /// of all variables have fewer than 2^63 bytes.
+    /// Reads the header of a file. Fails if the file cannot be read, or if the header is truncated or invalid; the
+    /// error names the byte. A header that was read has at most 32 dimensions for each variable, and fewer than 2^63
+    /// bytes for each variable and for one record of all variables.
     pub fn read(file: &SourceFile) -> Result<Self> {
         parse::header(file)
     }
@@ -156,7 +156,7 @@ impl Header {
     }
 
     /// Bytes from one record of all record variables to the next. Each variable is padded to a multiple of 4, unless
-    /// it is the only one.
+    /// there is only one.
     pub fn record_size(&self) -> u64 {
         let mut all = self.record_variables();
         let (first, second) = (all.next(), all.next());
@@ -192,7 +192,7 @@ impl Header {
         }
     }
 
-    /// The variables in the form of [`super::Tables`].
+    /// The variables as [`super::Tables`] describes them.
     pub fn described(&self) -> Vec<super::Variable> {
         let describe = |variable: &Variable| super::Variable {
             kind: variable.kind.number(),

@@ -17,7 +17,7 @@ const MOST_NAME: u64 = 1 << 20;
 /// Bytes of the shortest entry.
 pub(super) const LEAST_ENTRY: u64 = 40;
 
-/// Why an entry cannot be used.
+/// The reason why an entry cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EntryError {
     /// The file cannot be read, or memory is short.
@@ -26,7 +26,7 @@ pub enum EntryError {
     Invalid(String),
 }
 
-/// A fault in the content of an entry, not in reading it.
+/// A fault in the contents of an entry, not in reading it.
 impl From<Fault> for EntryError {
     fn from(fault: Fault) -> Self {
         match fault.into_damage() {
@@ -37,7 +37,7 @@ impl From<Fault> for EntryError {
 }
 
 impl EntryError {
-    /// The fault, for readers who do not distinguish the two.
+    /// The fault, for callers that do not distinguish the two.
     pub fn fault(self) -> Fault {
         match self {
             EntryError::Unreadable(fault) => fault,
@@ -61,13 +61,13 @@ pub struct HeaderFields {
     pub host: Vec<u8>,
     /// Bytes of the header. Entries follow it.
     pub len: u64,
-    /// The fields of these names, at bytes 48 and 56, as stored.
+    /// The header fields `num_entries` and `entry_begin`, at bytes 48 and 56, as stored.
     num_entries: i64,
     entry_begin: i64,
 }
 
 impl HeaderFields {
-    /// Reads the header at byte `at` of a file or channel. Fails with the reason where it is invalid.
+    /// Reads the header at byte `at` of a file or channel. Fails with the reason if it is invalid.
     pub fn read(source: &SourceFile, at: u64) -> Result<Self, Fault> {
         let room = source.len().saturating_sub(at);
         let bytes = |from: u64, len: u64| {
@@ -132,13 +132,13 @@ impl HeaderFields {
 
 fn name_len(len: i64) -> Result<u64, Fault> {
     let len = u64::try_from(len).ok().filter(|len| *len < MOST_NAME);
-    len.ok_or_else(|| "has a name of a length that cannot be".into())
+    len.ok_or_else(|| "has a name of an impossible length".into())
 }
 
 fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, Fault> {
     match name.pop() {
         Some(0) if !name.contains(&0) => Ok(name),
-        _ => Err("has a name that does not end where it should".into()),
+        _ => Err("has a name whose first zero byte is not its last byte".into()),
     }
 }
 
@@ -180,12 +180,12 @@ pub struct LogHeader {
     pub fields: HeaderFields,
     /// Number of valid entries at the start. A truncated log has fewer: see `walk`.
     pub entries: u64,
-    /// Set where entries are missing, or valid entries may have been left out.
+    /// Set if entries are missing, or if valid entries may have been left out.
     pub diagnostic: Option<Diagnostic>,
 }
 
 impl LogHeader {
-    /// Reads the header, and the entries if it does not state their number. Fails with the reason where the log
+    /// Reads the header, and the entries if it does not state their number. Fails with the reason if the log
     /// cannot be used.
     pub fn read(source: &SourceFile) -> Result<Self, Fault> {
         let fields = HeaderFields::read(source, 0)?;
@@ -193,15 +193,15 @@ impl LogHeader {
     }
 }
 
-/// Counts the valid entries (2.2). PnetCDF writes their number one field too far, over the field with the offset of
-/// the first entry.
+/// Counts the valid entries (2.2). PnetCDF writes their number one field too far, into the field for the offset of the
+/// first entry.
 fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, Fault> {
-    /// All bytes except the one that a redefinition overwrites.
+    /// A mask without the byte that a redefinition overwrites.
     const NO_RANK: i64 = 0x00ff_ffff_ffff_ffff;
     let begin = fields.len as i64;
     let fits = (source.len() - fields.len) / LEAST_ENTRY;
     let is_fresh = fields.entry_begin == begin;
-    // The program writes the number into the right field.
+    // The program has written the number into the right field.
     let is_in_place = is_fresh && fields.num_entries & NO_RANK != 0;
     let claimed = if is_in_place {
         fields.num_entries
@@ -215,10 +215,10 @@ fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, Fault> 
     };
     let fields = &header.fields;
     if is_fresh && !is_in_place {
-        // Either no entry, or as many as the header has bytes.
+        // Either there is no entry, or there are as many entries as the header has bytes.
         let found = chained(source, fields, fields.len)?;
         header.entries = if found == fields.len { found } else { 0 };
-        // A single entry may belong to a call that did not return. More entries are ambiguous.
+        // A single entry may belong to a call that did not return. With more entries, the number is ambiguous.
         let note = format!(
             "it has either no entry that counts, or {claimed}, of which {found} are there and complete: \
              none of them is shown, for they may be of an older log"
@@ -259,8 +259,8 @@ fn missing(claimed: i64, found: u64) -> String {
     }
 }
 
-/// Counts complete entries from the start, at most `most`. Each payload directly follows that of the entry before
-/// (2.5).
+/// Counts complete entries from the start, at most `most`. Each payload directly follows the payload of the previous
+/// entry (2.5).
 fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64, Fault> {
     let mut window = Window::over(source);
     let (mut at, mut end) = (fields.len, Some(FIRST_PAYLOAD));
@@ -277,11 +277,11 @@ fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64,
     Ok(most)
 }
 
-/// Offset of the first payload in a data log: after its magic bytes.
+/// Offset of the first payload in a data log, which is behind its magic bytes.
 pub(super) const FIRST_PAYLOAD: i64 = MAGIC.len() as i64;
 
 /// Calls `visit` with the valid entries in order. If the log ends early, or an entry cannot be followed, this entry
-/// and all later ones are lost, and the text of a diagnostic is returned. Fails where `visit` does, and where the log
+/// and all later ones are lost, and the text of a diagnostic is returned. Fails if `visit` fails, and if the log
 /// cannot be read.
 pub(super) fn walk(
     source: &SourceFile,
@@ -421,7 +421,7 @@ mod tests {
         for (entries, expected, notes) in [
             (0, 0, 0),
             (1, 0, 0),
-            // The log was cut, or belongs to an older one: a user has to know.
+            // The log was truncated, or belongs to an older one. The user has to know.
             (begin - 1, 0, 1),
             (begin, begin, 0),
             (begin + 1, begin, 0),
@@ -432,7 +432,7 @@ mod tests {
                 assert_eq!(counted(&log), (expected as u64, notes), "{entries}");
             }
         }
-        // The same number, but the last entry belongs to an older log.
+        // The number is the same, but the last entry belongs to an older log.
         let mut log = with_entries(false, begin);
         log.entry_begin = Some(begin);
         log.bend(24, &9i64.to_le_bytes());

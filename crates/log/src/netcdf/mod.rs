@@ -63,13 +63,13 @@ pub struct Tables {
     pub logs: Vec<ProcessLog>,
 }
 
-/// A variable, with what reading needs. Its dataset has the same number, and the same type in little-endian. Text
-/// becomes unsigned bytes.
+/// A variable, with the properties that reading needs. Its dataset has the same number, and the same type in
+/// little-endian form. Text becomes unsigned bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     /// Type of its values.
     pub kind: NumberType,
-    /// The type is `char`.
+    /// The type of the variable is `char`.
     pub is_text: bool,
     /// The first dimension is the record dimension.
     pub is_record: bool,

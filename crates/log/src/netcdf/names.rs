@@ -21,12 +21,12 @@ pub struct LogName<'a> {
     pub generation: u32,
     /// Rank of the writer.
     pub rank: u64,
-    /// The file of the two.
+    /// Which of the two files it is.
     pub kind: LogFileKind,
 }
 
 impl<'a> LogName<'a> {
-    /// Parses a name. `None` where it has another form.
+    /// Parses a name. `None` if its form is different.
     pub fn parse(name: &'a OsStr) -> Option<Self> {
         let name = name.as_bytes();
         let (stem, kind) = match (name.strip_suffix(b".meta"), name.strip_suffix(b".data")) {
@@ -50,7 +50,7 @@ impl<'a> LogName<'a> {
 fn number_behind(text: &[u8]) -> Option<(&[u8], u64)> {
     let at = text.iter().rposition(|b| *b == b'_')?;
     let digits = &text[at + 1..];
-    // Leading zeros are refused: two files could otherwise be the same log.
+    // Leading zeros are refused. Otherwise two files could be the same log.
     let is_number = match digits {
         [] => false,
         [b'0', _, ..] => false,

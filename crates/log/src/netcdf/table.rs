@@ -17,29 +17,29 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
-/// Bits of an entry's number in its order. The bits above hold the number of its log.
+/// Bits of an entry's number in its order. The bits above them hold the number of its log.
 const ENTRY_BITS: u32 = 40;
-/// The most diagnostics kept. One is enough to make the log unreadable.
+/// The most diagnostics that are kept. One is enough to make the log unreadable.
 const MOST_DIAGNOSTICS: usize = 100;
 
 /// The place of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryPosition {
-    /// Offset in the metadata log. The highest bit, which no offset uses, is [`Self::ASTRAY`].
+    /// Offset in the metadata log. No offset uses the highest bit, so it holds [`Self::ASTRAY`].
     position: u64,
-    /// Number of the log, then of the entry: the order in which entries apply.
+    /// The number of the log, then the number of the entry. Entries apply in this order.
     pub order: u64,
 }
 
 impl EntryPosition {
-    /// The payload does not follow that of the entry before.
+    /// The payload does not follow the payload of the previous entry.
     const ASTRAY: u64 = 1 << 63;
 
     pub fn position(&self) -> u64 {
         self.position & !Self::ASTRAY
     }
 
-    /// Whether the payload does not follow that of the entry before.
+    /// Whether the payload does not follow the payload of the previous entry.
     pub fn is_astray(&self) -> bool {
         self.position & Self::ASTRAY != 0
     }
@@ -57,7 +57,7 @@ impl EntryPosition {
 #[derive(Debug)]
 pub(super) struct Table {
     pub tables: Tables,
-    /// The header of each log; `None` where it cannot be read.
+    /// The header of each log; `None` if it cannot be read.
     pub headers: Vec<Option<LogHeader>>,
     places: Vec<Vec<EntryPosition>>,
     diagnostics: Vec<Diagnostic>,
@@ -108,7 +108,8 @@ impl Table {
         let source = source(sources, log.metadata)?;
         let header = LogHeader::read(source)?;
         let mut end = Some(FIRST_PAYLOAD);
-        // If an entry cannot be followed, the rest is lost. The scan reports this; the entries before are read.
+        // If an entry cannot be followed, all later entries are lost. The scan reports this. The earlier entries are
+        // read.
         walk(source, &header, |entry, _| {
             task.check()?;
             if entry.number >> ENTRY_BITS != 0 {
@@ -248,7 +249,7 @@ impl Layout for Tables {
 }
 
 impl Tables {
-    /// Fails where a log cannot be read, or an entry may belong to any variable.
+    /// Fails if a log cannot be read, or if an entry may belong to any variable.
     fn find_tilings(&self, sources: &[SourceFile]) -> std::result::Result<Tilings, Fault> {
         let mut found = Tilings::default();
         let mut block = Vec::new();
@@ -278,7 +279,7 @@ impl Tables {
     }
 }
 
-/// What a scan needs to know about the entries of all logs.
+/// The facts about the entries of all logs that a scan needs.
 #[derive(Debug, Default)]
 pub struct LogSummary {
     /// The number of records that the valid entries need.
@@ -286,7 +287,7 @@ pub struct LogSummary {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Walks through all logs once. Fails where one cannot be read.
+/// Walks through all logs once. Fails if one of them cannot be read.
 pub fn summarize(sources: &[SourceFile], tables: &Tables) -> Result<LogSummary> {
     let mut found = LogSummary::default();
     for log in &tables.logs {

@@ -1,4 +1,4 @@
-//! Logs made byte by byte for tests, and the elements of their records.
+//! Builds logs byte by byte for tests, and reads the elements of their records.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -113,7 +113,7 @@ impl LogBytes {
     }
 }
 
-/// Source files with these bytes.
+/// Source files with the given bytes.
 pub fn sources(files: &[&[u8]]) -> (tempfile::TempDir, Vec<SourceFile>) {
     let dir = tempfile::tempdir().unwrap();
     let numbered = files.iter().enumerate();
@@ -122,7 +122,7 @@ pub fn sources(files: &[&[u8]]) -> (tempfile::TempDir, Vec<SourceFile>) {
     (dir, opened)
 }
 
-/// A source file with its bytes replaced.
+/// A source file whose bytes are replaced.
 pub fn rewritten(dir: &tempfile::TempDir, number: usize, bytes: &[u8]) -> SourceFile {
     let name = format!("file{number}");
     std::fs::write(dir.path().join(&name), bytes).unwrap();
@@ -130,7 +130,7 @@ pub fn rewritten(dir: &tempfile::TempDir, number: usize, bytes: &[u8]) -> Source
     SourceFile::open(&held, Path::new(&name)).unwrap()
 }
 
-/// A netCDF file with these bytes, and its logs: two sources each, from number 1 on.
+/// A netCDF file with these bytes, and its logs. Each log has two sources, from number 1 on.
 pub fn with_logs(
     master: &[u8],
     logs: &[LogBytes],
@@ -165,14 +165,14 @@ pub fn variable(kind: NumberType, dims: &[u64]) -> Variable {
 /// A variable as a reader would see it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ShownVariable {
-    /// Elements in row-major order, little-endian; zeros where no record wrote.
+    /// Elements in row-major order, little-endian; zeros for elements without a record.
     pub bytes: Vec<u8>,
-    /// Why some elements cannot be read. They are zeros here.
+    /// The reasons why elements cannot be read. They are zeros here.
     pub lost: Vec<String>,
     pub diagnostics: Vec<String>,
 }
 
-/// What a reader sees of a variable's records, element by element.
+/// The elements of a variable's records, as a reader sees them.
 pub fn shown(sources: &[SourceFile], tables: &Tables, id: usize, dims: &[u64]) -> ShownVariable {
     let table = tables
         .read_tables(&Task::unlimited(), sources, &[])
@@ -249,7 +249,7 @@ fn shown_by(
     shown
 }
 
-/// All elements of a record, or why they are lost.
+/// All elements of a record, or the reason why they are lost.
 fn read(sources: &[SourceFile], record: &Record<'_>) -> Result<Vec<u8>, String> {
     if let Some(fault) = record.fault {
         return Err(fault.into());

@@ -1,4 +1,4 @@
-//! Logs of all kinds, from their bytes to the elements that a reader sees.
+//! Tests of logs of all kinds, from their bytes to the elements that a reader sees.
 
 use proptest::prelude::*;
 
@@ -107,7 +107,7 @@ fn later_logs_override_earlier_ones_and_all_override_the_file() {
     let mut fixed = variable(NumberType::I16, &[5]);
     fixed.begin = 2;
     let found = show(&file, &logs, &[fixed], &[5]);
-    // The file ends within the fourth element and has one byte of it.
+    // The file ends within the fourth element, after its first byte.
     assert_eq!(values(&found), [0x1122, 1, 2, 2, 0]);
 }
 
@@ -265,7 +265,7 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
     );
 }
 
-/// A request with strides whose few bytes claim more blocks than any payload has.
+/// A strided request of few bytes that claims more blocks than any payload has.
 #[test]
 fn blocks_without_a_payload_are_not_made() {
     let mut log = LogBytes::new(false);
@@ -470,7 +470,7 @@ proptest! {
         prop_assert_eq!(values(&found), model);
     }
 
-    /// Whatever a metadata log says, its records stay within the variable and the data log.
+    /// The records of any metadata log stay within the variable and the data log, whatever its bytes are.
     #[test]
     fn damaged_logs_stay_within_bounds(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),

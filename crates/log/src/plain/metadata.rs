@@ -7,7 +7,7 @@ use crate::image::object_header::{self, Mode};
 use crate::image::{Hdf5, HeaderBytes, Window, read_checked, read_vec};
 use crate::source_file::SourceFile;
 
-/// Larger blocks are not read, in bytes.
+/// The largest block that is read, in bytes.
 const MOST: u64 = 1 << 20;
 
 /// The metadata of an HDF5 file.
@@ -23,7 +23,7 @@ pub struct Message {
 }
 
 impl<'a> Metadata<'a> {
-    /// The addresses of `source` count from `base`.
+    /// Opens the metadata of `source`. Addresses count from `base`.
     pub fn new(source: &'a SourceFile, base: u64) -> Self {
         let file = Hdf5 { source, base };
         Metadata {
@@ -37,12 +37,12 @@ impl<'a> Metadata<'a> {
         self.file.base
     }
 
-    /// Bytes of the file from its first byte on.
+    /// Length of the file from its first byte.
     pub fn file_len(&self) -> u64 {
         self.file.source.len()
     }
 
-    /// `len` bytes at `address`; `None` where the file does not have them, or they are too many.
+    /// Reads `len` bytes at `address`; `None` if the file does not have them, or if they are too many.
     pub fn read(&self, address: u64, len: u64) -> Option<Vec<u8>> {
         if len > MOST || address.checked_add(len)? > self.bytes.size() {
             return None;
@@ -50,7 +50,7 @@ impl<'a> Metadata<'a> {
         read_vec(&self.bytes, address, len).ok()
     }
 
-    /// The same without the checksum in the last four bytes; `None` also where that is wrong.
+    /// Reads `len` bytes, and removes the checksum in the last four of them. `None` also if the checksum is wrong.
     pub fn read_checked(&self, address: u64, len: u64) -> Option<Vec<u8>> {
         if len > MOST {
             return None;
@@ -58,13 +58,13 @@ impl<'a> Metadata<'a> {
         read_checked(&self.bytes, address, len).ok()
     }
 
-    /// The version-2 B-tree at `address`, with records of this type.
+    /// The version-2 B-tree at `address`, with records of type `kind`.
     pub fn tree(&self, address: u64, kind: u8) -> Option<Tree<'_, Window<Hdf5<'a>>>> {
         Tree::open(&self.bytes, address, kind).ok()
     }
 
-    /// All messages of the object header at `address`. `None` where it is not as libhdf5 makes it, or one of them is
-    /// shared.
+    /// All messages of the object header at `address`. `None` if the header is not in libhdf5's form, or if a message
+    /// is shared.
     pub fn messages(&self, address: u64) -> Option<Vec<Message>> {
         let mut found = Vec::new();
         let walk = object_header::messages(&self.bytes, address, Mode::Strict, |message| {

@@ -1,12 +1,12 @@
-//! Tells of most plain HDF5 files that they are no logs, without libhdf5. Sections are those of the HDF5 File Format
+//! Recognizes most plain HDF5 files as no logs, without libhdf5. Sections are those of the HDF5 File Format
 //! Specification.
 //!
 //! * `superblock` finds the root group.
 //! * `name_index` looks a name up in the index of a large group.
 //! * `metadata` reads the bytes, and the messages of an object.
 //!
-//! Only a file that is sound as far as it is read here, and lacks the names of all layouts, is certainly plain. Of any
-//! other one a scan tells what it is. So code here returns `None` wherever a file is not as expected.
+//! A file is certainly plain only if all parts that are read here are valid, and if it lacks the names of all layouts.
+//! A scan decides about all other files. So code here returns `None` for anything unexpected.
 
 mod metadata;
 mod name_index;
@@ -22,13 +22,13 @@ use crate::image::object_header::kind;
 use super::source_file::SourceFile;
 use super::{classic, logvol};
 
-/// Whether the HDF5 file whose signature is at `signature` is certainly no log. It reads some hundred bytes of most files,
-/// and a few MiB at most.
+/// Whether the HDF5 file whose signature is at `signature` is certainly no log. Some hundred bytes are read of most
+/// files, and at most a few MiB.
 pub fn is_certain(file: &SourceFile, signature: u64) -> bool {
     has_marks(file, signature) == Some(false)
 }
 
-/// Whether the root group may have the names of a layout; `None` where that cannot be told.
+/// Whether the root group may have the names of a layout; `None` if the question stays open.
 fn has_marks(file: &SourceFile, signature: u64) -> Option<bool> {
     let metadata = Metadata::new(file, signature);
     let superblock = Superblock::read(&metadata)?;
@@ -50,17 +50,17 @@ struct Root<'a> {
     metadata: &'a Metadata<'a>,
     messages: Vec<Message>,
     links: Links,
-    /// The index of the names of attributes, where these do not lie in the object header.
+    /// The index of attribute names, if the attributes do not lie in the object header.
     attributes: Option<Indexed>,
 }
 
-/// Where the names of links lie.
+/// The place of the names of links.
 enum Links {
     /// In the object header.
     Header,
     /// In an index.
     Index(Indexed),
-    /// In a local heap: all names, and remains of others.
+    /// In a local heap, which holds all names, and remains of others.
     Heap(Vec<u8>),
 }
 
@@ -74,7 +74,7 @@ impl<'a> Root<'a> {
             let found = match message.kind {
                 kind::SYMBOL_TABLE => {
                     let table = (fields.u64()?, fields.u64()?);
-                    // Where these differ, libhdf5 decides which one it takes.
+                    // If they differ, libhdf5 chooses between them.
                     let agrees = superblock.table.is_none_or(|cached| cached == table);
                     agrees.then_some(())?;
                     Some(Links::Heap(local_heap(metadata, table.1)?))
@@ -130,14 +130,14 @@ impl<'a> Root<'a> {
         Some(elsewhere || self.header_has(name))
     }
 
-    /// Whether a name is anywhere in the object header.
+    /// Whether a name occurs anywhere in the object header.
     fn header_has(&self, name: &str) -> bool {
         self.messages.iter().any(|m| has_text(&m.body, name))
     }
 }
 
-/// The address of the index of names that a link info or attribute info message names (IV.A.2.c and v); `Some(None)`
-/// where the names lie in the object header. `order` is the number of bytes of the largest creation index.
+/// The address of the name index in a link info or attribute info message (IV.A.2.c and v); `Some(None)` if the names
+/// lie in the object header. `order` is the number of bytes of the largest creation index.
 fn name_index_of(fields: &mut Fields<'_>, order: usize) -> Option<Option<u64>> {
     let version = fields.u8()?;
     let flags = fields.u8()?;
@@ -149,11 +149,11 @@ fn name_index_of(fields: &mut Fields<'_>, order: usize) -> Option<Option<u64>> {
     }
     let heap = fields.address()?;
     let index = fields.address()?;
-    // Both are there or neither is.
+    // A valid message has both or neither.
     (heap.is_some() == index.is_some()).then_some(index)
 }
 
-/// The data of the local heap at `address` (III.D).
+/// Reads the data of the local heap at `address` (III.D).
 fn local_heap(metadata: &Metadata<'_>, address: u64) -> Option<Vec<u8>> {
     let header = metadata.read(address, 32)?;
     let mut fields = Fields(&header);

@@ -1,5 +1,5 @@
-//! The index by which libhdf5 finds a link or an attribute of a large group by its name: a version-2 B-tree (III.A.2) of
-//! the hashes of names.
+//! The name index of a large group: a version-2 B-tree (III.A.2) of the hashes of names. libhdf5 finds links and
+//! attributes with it.
 
 use std::ops::ControlFlow;
 
@@ -9,13 +9,13 @@ use crate::image::{Fields, lookup3};
 
 /// An index of names.
 pub struct Indexed {
-    /// Address of its header.
+    /// The address of the index's header.
     address: u64,
-    /// The type of the records of the tree.
+    /// The record type of the tree.
     kind: u8,
     /// Bytes of a record.
     record: usize,
-    /// Where in a record the hash is.
+    /// The position of the hash in a record.
     hash_at: usize,
 }
 
@@ -40,7 +40,7 @@ impl Indexed {
         }
     }
 
-    /// Whether the index may have `name`; another name may have the same hash. `None` where the index is not sound.
+    /// Whether the index may contain `name`. Another name may have the same hash. `None` if the index is damaged.
     pub fn may_have(&self, metadata: &Metadata<'_>, name: &str) -> Option<bool> {
         let wanted = lookup3(name.as_bytes());
         let tree = metadata.tree(self.address, self.kind)?;

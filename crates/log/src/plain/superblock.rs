@@ -3,18 +3,18 @@
 use super::metadata::Metadata;
 use crate::image::Fields;
 
-/// What is needed of a superblock.
+/// The required parts of a superblock.
 pub struct Superblock {
     /// Address of the object header of the root group.
     pub root: u64,
-    /// Addresses of the B-tree and the heap of the root group, where the superblock has them, too.
+    /// Addresses of the B-tree and the heap of the root group, if the superblock states them, too.
     pub table: Option<(u64, u64)>,
     /// Address of the superblock extension.
     pub extension: Option<u64>,
 }
 
 impl Superblock {
-    /// `None` where libhdf5 may not be able to open the file, or it is of a rare kind.
+    /// Reads the superblock; `None` if libhdf5 may not be able to open the file, or if the file is of a rare kind.
     pub fn read(metadata: &Metadata<'_>) -> Option<Self> {
         let version = *metadata.read(8, 1)?.first()?;
         match version {
@@ -26,11 +26,12 @@ impl Superblock {
     }
 }
 
-/// Versions 0 and 1. The addresses of a superblock of `len` bytes are at `addresses`.
+/// Reads a superblock of version 0 or 1. It has `len` bytes, and its addresses are at `addresses`.
 fn read_old(metadata: &Metadata<'_>, len: u64, addresses: usize) -> Option<Superblock> {
     let bytes = metadata.read(0, len)?;
     let mut fields = Fields(bytes.get(9..)?);
-    // Versions of free space, root group entry and shared messages, each with a reserved byte where it is followed by one.
+    // The versions of free space, of the root group entry and of shared messages. A reserved byte stands between the
+    // last two.
     fields.expect(&[0, 0, 0, 0])?;
     expect_eight_bytes(&mut fields)?;
     fields.expect(&[0])?;
@@ -60,12 +61,12 @@ fn read_old(metadata: &Metadata<'_>, len: u64, addresses: usize) -> Option<Super
     })
 }
 
-/// Versions 2 and 3.
+/// Reads a superblock of version 2 or 3.
 fn read_new(metadata: &Metadata<'_>) -> Option<Superblock> {
     let bytes = metadata.read_checked(0, 48)?;
     let mut fields = Fields(bytes.get(9..)?);
     expect_eight_bytes(&mut fields)?;
-    // A program writes to the file, or did not close it.
+    // The flags are set while a program writes to the file, or if it did not close the file.
     fields.expect(&[0])?;
     let base = fields.u64()?;
     let extension = fields.address()?;
@@ -79,12 +80,13 @@ fn read_new(metadata: &Metadata<'_>) -> Option<Superblock> {
     })
 }
 
-/// The sizes of offsets and lengths. Hardly a file has other ones.
+/// Checks the sizes of offsets and lengths. Nearly all files have 8 bytes.
 fn expect_eight_bytes(fields: &mut Fields<'_>) -> Option<()> {
     fields.expect(&[8, 8])
 }
 
-/// libhdf5 opens no file that has been cut off, and moves the base where it is not at the superblock.
+/// Checks that libhdf5 can open the file: it opens no truncated file, and it moves the base address if that is not the
+/// superblock's.
 fn check_extent(metadata: &Metadata<'_>, base: u64, end: u64) -> Option<()> {
     (base == metadata.base() && end <= metadata.file_len()).then_some(())
 }

@@ -9,7 +9,7 @@ use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// Bytes that are read. The names of subfiles come last; the lines before them contain at most two paths.
+/// Bytes that are read. The names of subfiles come last. The lines before them contain at most two paths.
 const MOST_BYTES: u64 = 16 << 10;
 
 /// Content of a configuration.
@@ -52,7 +52,7 @@ impl Config {
     }
 }
 
-/// Fails where no stripe can have this length.
+/// Fails if no stripe can have this length.
 pub(super) fn checked_stripe(stripe: u64) -> Result<u64, Fault> {
     if stripe == 0 || stripe > i64::MAX as u64 {
         return Err(format!("stripes of {stripe} bytes").into());
@@ -60,7 +60,7 @@ pub(super) fn checked_stripe(stripe: u64) -> Result<u64, Fault> {
     Ok(stripe)
 }
 
-/// Fails where there are no members, or too many.
+/// Fails if there are no members, or too many.
 pub(super) fn checked_count(count: u64) -> Result<usize, Fault> {
     let sound = usize::try_from(count).ok();
     let sound = sound.filter(|count| (1..=MOST_MEMBERS).contains(count));

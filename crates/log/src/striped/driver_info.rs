@@ -9,19 +9,19 @@ use crate::image::object_header::{self, Message, Mode, kind};
 use crate::image::{Fields, HeaderBytes, lookup3, read_vec};
 use h5logfs_common::fault::Fault;
 
-/// Bytes of driver information read: it contains one path at most.
+/// Bytes of driver information that are read. The information contains at most one path.
 const MOST_BYTES: u64 = 8 << 10;
-/// Bytes of the superblock by version.
+/// Bytes of the superblock, by version.
 const LENGTHS: [u64; 4] = [96, 100, 48, 48];
 
 const SUBFILING: &[u8; 8] = b"Subfilin";
 const FAMILY: &[u8; 8] = b"NCSAfami";
 const MULTI: &[u8; 8] = b"NCSAmult";
 
-/// The needed content of a superblock. Addresses count from its first byte.
+/// The required parts of a superblock. Addresses count from its first byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// Its bytes.
+    /// The bytes of the superblock.
     pub bytes: Vec<u8>,
     /// Length of the file from the first byte of the superblock.
     pub end: u64,
@@ -31,12 +31,12 @@ pub struct Superblock {
     info: Option<u64>,
 }
 
-/// The driver according to the file.
+/// The driver that the file states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Driver {
     /// No driver, or one that does not matter.
     None,
-    /// The driver information is missing: the file was cut off or is damaged.
+    /// The driver information is missing because the file was cut off or is damaged.
     Elsewhere,
     /// One HDF5 file striped over subfiles.
     Subfiling(Vec<u8>),
@@ -47,7 +47,7 @@ pub enum Driver {
 }
 
 impl Superblock {
-    /// Reads the superblock. `None` where there is none that could belong to such a file.
+    /// Reads the superblock. `None` if there is none that could belong to a divided file.
     pub fn read<B: HeaderBytes + ?Sized>(file: &B) -> Option<Self> {
         let version = *read_vec(file, 8, 1).ok()?.first()?;
         let bytes = read_vec(file, 0, *LENGTHS.get(usize::from(version))?).ok()?;
@@ -88,7 +88,7 @@ impl Superblock {
         self.bytes.len() as u64 != LENGTHS[2]
     }
 
-    /// The driver according to the file.
+    /// The driver that the file states.
     pub fn driver<B: HeaderBytes + ?Sized>(&self, file: &B) -> Driver {
         let Some(at) = self.info else {
             return Driver::None;
@@ -184,7 +184,7 @@ fn driver_message<B: HeaderBytes + ?Sized>(file: &B, at: u64) -> Result<Option<M
     walk.map(|()| found)
 }
 
-/// The name and information in the body of such a message.
+/// The name and the information in the body of a driver information message.
 fn named(body: &[u8]) -> Option<Named> {
     let mut fields = Fields(body);
     fields.expect(&[0])?;

@@ -17,8 +17,8 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// Finds the members of the family with member 0 `file`. Fails where one is missing, or the name does not determine
-/// their names.
+/// Finds the members of the family with member 0 `file`. Fails if a member is missing, or if the name does not
+/// determine the names of the others.
 pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<StripedFile> {
     let refused = |reason: Fault| Error::of(file.path(), reason);
     let (user_block, superblock, member) = front(file)?;
@@ -56,7 +56,7 @@ pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<StripedFile> {
         let promised = part(member, count, number, superblock.end);
         if *there < promised {
             let what = format!(
-                "it has {there} bytes, where it should have {promised}: those that it lacks cannot be read"
+                "it has {there} bytes, where it should have {promised}: the missing bytes cannot be read"
             );
             diagnostics.push(Diagnostic::lost(what).at(name(place)));
         }
@@ -133,9 +133,9 @@ fn places(files: &LogFiles<'_>, file: &SourceFile, count: usize) -> Result<Vec<S
                 }
             }
         }
-        (None, _, None) => format!(
-            "the first of {count} members of a family, and no number in its name is 0, as in that of a first member"
-        ),
+        (None, _, None) => {
+            format!("the first of {count} members of a family, but no number in its name is 0")
+        }
     };
     Err(Error::of(file.path(), reason))
 }

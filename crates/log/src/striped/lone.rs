@@ -1,8 +1,8 @@
 //! Distinguishes a stub without subfiles from a file that was merged from subfiles (`docs/formats/hdf5-subfiling.md`,
 //! section 7).
 //!
-//! Both have the same driver information, and since HDF5 2.1 the same length. But a stub has only superblock and
-//! object headers, and zeros elsewhere. So a file is whole if it has a byte that no stub has.
+//! Both have the same driver information, and since HDF5 2.1 the same length. But a stub holds only superblock and
+//! object headers, and zeros elsewhere. So a file is whole if it has a nonzero byte that no stub has.
 
 use std::ops::{ControlFlow, Range};
 
@@ -18,10 +18,10 @@ use h5logfs_common::fault::Fault;
 const MOST_BYTES: u64 = 64 << 20;
 /// Bytes of a dataset's data that are examined, from its start.
 const MOST_DATA: u64 = 4 << 20;
-/// Bytes read at once.
+/// Bytes that are read together.
 const STEP: u64 = 1 << 20;
 
-/// Signatures of structures that HDF5 does not write to a stub. All are as long as that of an object header.
+/// Signatures of structures that HDF5 does not write to a stub. All have the length of an object header's signature.
 const ELSEWHERE: [&[u8; 4]; 12] = [
     b"TREE", b"SNOD", b"HEAP", b"GCOL", b"BTHD", b"BTIN", b"BTLF", b"FHDB", b"FADB", b"EADB",
     b"EASB", b"FSSE",
@@ -38,7 +38,7 @@ pub fn is_whole(file: &SourceFile) -> Result<bool> {
     let Some(superblock) = superblock.filter(|superblock| superblock.end <= file.len()) else {
         return Ok(false);
     };
-    // What cannot be read is absent.
+    // Unreadable structures count as absent.
     Ok(has_more(&bytes, superblock.root).unwrap_or(false))
 }
 
@@ -58,7 +58,7 @@ fn has_more<B: HeaderBytes>(bytes: &B, root: u64) -> Result<bool, Fault> {
         let step = read_vec(bytes, at, (end - at).min(STEP + 3))?;
         for (offset, found) in (at..).zip(step.windows(4)) {
             if found == HEADER {
-                // Data may look like a header.
+                // Data may look like a header, so a failure does not matter.
                 let _ = headers.read(bytes, offset);
             } else if ELSEWHERE.iter().any(|signature| found == *signature) {
                 others.push(offset);
@@ -88,7 +88,7 @@ fn has_data<B: HeaderBytes>(bytes: &B, range: &Range<u64>) -> bool {
     false
 }
 
-/// Content of object headers.
+/// The contents of object headers.
 #[derive(Debug, Default)]
 struct Header {
     /// Places of the headers.
@@ -99,7 +99,7 @@ struct Header {
     data: Vec<Range<u64>>,
 }
 
-/// Limit of headers and data: more than enough to find some.
+/// The most headers and pieces of data. A file has more than enough evidence long before.
 const MOST_RANGES: usize = 1 << 16;
 
 impl Header {
@@ -127,7 +127,7 @@ impl Header {
         Ok(())
     }
 
-    /// Whether one of the places lies in no header. Removes the others.
+    /// Whether one of the places lies in no header. The places in headers are removed.
     fn has_other(&self, places: &mut Vec<u64>) -> bool {
         let covered = |at: &u64| self.blocks.iter().any(|block| block.contains(at));
         places.retain(|at| !covered(at));
@@ -135,7 +135,7 @@ impl Header {
     }
 }
 
-/// The place of the data according to a layout message (IV.A.2.i), if the message itself has it.
+/// The place of the data according to a layout message (IV.A.2.i), if the message itself states it.
 fn data_of(body: &[u8]) -> Option<Range<u64>> {
     let mut fields = Fields(body);
     let version = fields.u8()?;

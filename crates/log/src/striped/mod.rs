@@ -1,7 +1,7 @@
 //! One HDF5 file in several parts: striped over subfiles (`docs/formats/hdf5-subfiling.md`), or cut into the members
 //! of a family.
 //!
-//! Such files have no records. [`Flat`] says where their bytes lie.
+//! Such files have no records. [`Flat`] maps their bytes to the parts.
 //!
 //! * [`names`] parses the names of the parts.
 //! * [`config`] and [`driver_info`] read how a file is striped.
@@ -32,7 +32,7 @@ use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
-/// How a file is divided.
+/// The division of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Striped over subfiles.
@@ -41,7 +41,7 @@ pub enum Kind {
     Family,
     /// Not divided.
     Whole,
-    /// Split or multi file: its members have addresses that no flat file has.
+    /// Split or multi file. Its members have addresses that no flat file has.
     Multi,
 }
 
@@ -49,19 +49,19 @@ pub enum Kind {
 pub const MULTI: &str = "a part of a split or multi file, whose raw data begin at address 2^63-1 or behind it, so that it \
      cannot be shown as one file: read it with HDF5's split or multi driver";
 
-/// Where the bytes of a divided file lie.
+/// The places of a divided file's bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tables {
-    /// How the file is divided.
+    /// The division of the file.
     pub kind: Kind,
-    /// Where the bytes lie.
+    /// The places of the bytes.
     pub flat: Flat,
 }
 
 /// A file and its members.
 #[derive(Debug)]
 pub struct StripedFile {
-    /// Where the bytes lie. Source 0 is the file itself.
+    /// The places of the bytes. Source 0 is the file itself.
     pub tables: Tables,
     /// The other sources.
     pub members: Vec<(SourcePath, SourceFile)>,
@@ -69,7 +69,7 @@ pub struct StripedFile {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The driver of an HDF5 file according to the file.
+/// The driver of an HDF5 file, as the file states it.
 pub fn driver(file: &SourceFile) -> Result<Driver> {
     let Some(base) = find_signature(file)? else {
         return Ok(Driver::None);
@@ -79,14 +79,14 @@ pub fn driver(file: &SourceFile) -> Result<Driver> {
     Ok(superblock.map_or(Driver::None, |superblock| superblock.driver(&bytes)))
 }
 
-/// Whether a file is a stub according to its own content. libhdf5 may open a stub, and reads zeros in place of data.
+/// Whether a file is a stub, judged by its contents. libhdf5 may open a stub, and then reads zeros in place of data.
 pub fn is_stub(file: &SourceFile) -> Result<bool> {
     let is_of_driver = matches!(driver(file)?, Driver::Subfiling(_));
     Ok(is_of_driver && !lone::is_whole(file)?)
 }
 
 impl Tables {
-    /// Fails with the reason where the tables contradict themselves, in a log of `sources` sources.
+    /// Fails with the reason if the tables contradict themselves, in a log of `sources` sources.
     pub(super) fn check(&self, sources: usize) -> Result<(), Fault> {
         self.flat.check(sources)
     }

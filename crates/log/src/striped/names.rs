@@ -24,7 +24,7 @@ pub enum Part {
     },
 }
 
-/// The components of such a name.
+/// The parts of the name of a subfile or configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubfileName<'a> {
     /// The name of the stub.
@@ -36,7 +36,7 @@ pub struct SubfileName<'a> {
 }
 
 impl<'a> SubfileName<'a> {
-    /// Parses a name. `None` where it has another form.
+    /// Parses a name. `None` if it has another form.
     pub fn parse(name: &'a OsStr) -> Option<Self> {
         let bytes = name.as_bytes();
         let is_here = |at: &usize| bytes[*at..].starts_with(SUBFILE);
@@ -79,7 +79,7 @@ fn subfile(rest: &[u8]) -> Option<Part> {
     })
 }
 
-/// A number without leading zeros: otherwise two names could belong to one file.
+/// A number without leading zeros. Otherwise two names could stand for one file.
 fn decimal(digits: &[u8]) -> Option<u64> {
     let is_number = match digits {
         [] => false,
@@ -91,7 +91,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 }
 
 /// The possible member names of a family with member 0 `first`: one pattern for each number of zeros in the name. The
-/// name does not tell which of its numbers counts.
+/// name does not tell which of its numbers is the member number.
 pub fn families(first: &OsStr) -> Vec<Family<'_>> {
     let bytes = first.as_bytes();
     let mut found = Vec::new();
@@ -127,9 +127,9 @@ impl Family<'_> {
     }
 }
 
-/// The possible names of member 0 of a family with another member `name`.
+/// The possible names of member 0 of a family with the member `name`.
 pub fn first_members(name: &OsStr) -> Vec<OsString> {
-    /// Numbers in a name that are tried, from its end.
+    /// The most numbers in a name that are tried, from its end.
     const MOST: usize = 3;
     let bytes = name.as_bytes();
     let mut found = Vec::new();

@@ -17,11 +17,11 @@ use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// The file that the user named: the stub, or a subfile where there is no stub.
+/// The file that the user named: the stub, or a subfile if there is no stub.
 pub struct Entry<'a> {
-    /// The files beside it.
+    /// The files in the directory of `file`.
     pub files: &'a LogFiles<'a>,
-    /// The file itself.
+    /// The named file.
     pub file: &'a SourceFile,
     /// The name of the stub.
     stub: OsString,
@@ -29,7 +29,7 @@ pub struct Entry<'a> {
     inode: Option<u64>,
 }
 
-/// The name of the stub that `name` belongs to, or is.
+/// The name of the stub that `name` belongs to. `name` may be the stub itself.
 pub fn stub_of(name: &OsStr) -> &OsStr {
     SubfileName::parse(name).map_or(name, |part| part.stub)
 }
@@ -46,8 +46,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Finds the subfiles among `companions`. Fails where there are none, where it is unclear which ones belong to
-    /// this file, and where they contradict each other.
+    /// Finds the subfiles among `companions`. Fails if there are none, if it is unclear which of them belong to this
+    /// file, or if they contradict each other.
     pub fn find(&self, companions: &[SourcePath]) -> Result<StripedFile> {
         let own = OwnSuperblock::of(self.file)?;
         let mut sets = self.sets(companions, &own)?;
@@ -138,7 +138,7 @@ impl<'a> Entry<'a> {
         Ok(at)
     }
 
-    /// Whether two places are one file: the directory of the stub may have several names.
+    /// Whether two paths lead to one file. The directory of the stub may have several names.
     fn are_same(&self, one: &SourcePath, other: &SourcePath) -> Result<bool> {
         let [one, other] = [one, other].map(|place| self.files.open(place));
         Ok(one?.identity().is_same_file(other?.identity()))
@@ -201,7 +201,7 @@ struct Set {
     flat: Flat,
     members: Vec<(SourcePath, SourceFile)>,
     superblock: Option<Superblock>,
-    /// The stub has a superblock, and the subfiles have other bytes in its place.
+    /// The stub has a superblock, and the subfiles have other bytes at its place.
     begins_otherwise: bool,
     diagnostics: Vec<Diagnostic>,
 }
@@ -230,7 +230,7 @@ impl Set {
         }
         if geometry.count != set.subfiles.len() {
             return Err(entry.refused(format!(
-                "it has {} subfiles, and the names of those that are there speak of {}",
+                "it has {} subfiles, but the names of the existing ones state {}",
                 geometry.count,
                 set.subfiles.len()
             )));
@@ -288,7 +288,7 @@ impl Set {
         Ok(())
     }
 
-    /// Whether the first subfile begins with the superblock of the stub. Where one of them has none, this is
+    /// Whether the first subfile begins with the superblock of the stub. If one of them has no superblock, this remains
     /// possible.
     fn fits(&self, own: &OwnSuperblock) -> bool {
         match (&own.superblock, &self.superblock) {
@@ -310,7 +310,7 @@ impl Set {
         }
     }
 
-    /// Fails where nothing of the file can be read. Otherwise reports what is missing.
+    /// Fails if no part of the file can be read. Otherwise reports what is missing.
     fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<StripedFile> {
         if self.begins_otherwise {
             return Err(entry.refused(format!(
@@ -354,7 +354,7 @@ impl Set {
         })
     }
 
-    /// Length of each subfile, 0 where it is missing.
+    /// Length of each subfile; 0 if it is missing.
     fn lens(&self) -> Vec<u64> {
         let len = |source: Option<u16>| {
             let number = usize::from(source?).checked_sub(1)?;
@@ -366,7 +366,7 @@ impl Set {
             .collect()
     }
 
-    /// What is missing of subfile `number`, which has `len` bytes.
+    /// The bytes that subfile `number` lacks. It has `len` bytes.
     fn lack(&self, entry: &Entry<'_>, number: usize, len: u64) -> Option<Diagnostic> {
         let promised = self.flat.promised_by(number);
         let is_missing = self.flat.members.get(number)?.source.is_none();
@@ -379,7 +379,7 @@ impl Set {
             }
             (false, _) if len < promised => {
                 let what = format!(
-                    "it has {len} bytes, where it should have {promised}: those that it lacks cannot be read"
+                    "it has {len} bytes, where it should have {promised}: the missing bytes cannot be read"
                 );
                 Some(Diagnostic::lost(what).at(name))
             }
@@ -395,7 +395,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Opens the files. Fails where their names contradict each other, or a name occurs twice.
+    /// Opens the files. Fails if their names contradict each other, or if a name occurs twice.
     fn of(entry: &Entry<'_>, parts: &[(Part, &SourcePath)]) -> Result<Self> {
         let counts = parts.iter().filter_map(|(part, _)| match part {
             Part::Subfile { count, .. } => Some(*count),
@@ -405,7 +405,8 @@ impl Parts {
         let count = most.unwrap_or(0);
         if least != most {
             let least = least.unwrap_or(0);
-            let reason = format!("the names of its subfiles speak of {least} and of {count}");
+            let reason =
+                format!("the names of its subfiles state two numbers of them, {least} and {count}");
             return Err(entry.refused(reason));
         }
         let mut places: BTreeMap<Part, &SourcePath> = BTreeMap::new();
@@ -432,7 +433,7 @@ impl Parts {
         Ok(found)
     }
 
-    /// The striping according to the first subfile, which must have it in its first stripe.
+    /// The striping according to the first subfile. It must be stated in the first stripe of that subfile.
     fn geometry_of_first(&self, entry: &Entry<'_>) -> Result<Geometry> {
         let unknown = || {
             entry.refused("neither a configuration nor its first subfile says how it is striped")
@@ -447,8 +448,8 @@ impl Parts {
         }
     }
 
-    /// The subfiles as members. Their source numbers follow that of the file itself, and the configuration follows
-    /// them.
+    /// The subfiles as members. Their source numbers follow the number of the file itself. The configuration comes
+    /// last.
     fn into_flat(
         self,
         entry: &Entry<'_>,

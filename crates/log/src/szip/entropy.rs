@@ -1,28 +1,28 @@
-//! Adaptive entropy coding (CCSDS 121.0-B-3): a stream of bits as numbers.
+//! Decodes adaptive entropy coding (CCSDS 121.0-B-3): a bit stream of numbers.
 //!
-//! Numbers are coded in blocks, and so many blocks are an interval. Where differences are coded, an interval begins with a number as
-//! it is, its reference. Each block tells the way in which it is coded.
+//! Numbers are coded in blocks. A fixed number of blocks makes an interval. If differences are coded, an interval
+//! begins with its reference, an uncoded number. Each block states its coding.
 
 use h5logfs_common::buffers::{make_room, with_room};
 use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// How numbers are coded.
+/// The parameters of the coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entropy {
     /// Bits of a number, from 1 to 32.
     pub bits: u32,
     /// Numbers of a block: even, and not 0.
     pub block: usize,
-    /// Blocks of an interval, not 0.
+    /// Blocks of an interval; never 0.
     pub interval: usize,
-    /// Each number but the reference is coded by its difference from the one before.
+    /// Each number except the reference is coded as the difference from the previous one.
     pub has_differences: bool,
 }
 
 impl Entropy {
-    /// Shows the next numbers of the stream until there were `count`, an interval at a time.
+    /// Decodes `count` numbers of the stream. Calls `see` with one interval at a time.
     pub fn decode(
         self,
         stream: &[u8],
@@ -47,9 +47,9 @@ impl Entropy {
         Ok(())
     }
 
-    /// The next block of an interval, or several that have zeros alone.
+    /// Decodes the next block of an interval, or several blocks of zeros.
     fn block(self, bits: &mut Bits<'_>, numbers: &mut Vec<u32>) -> Result<()> {
-        // Bits that name the way in which a block is coded.
+        // The number of bits that state the coding of a block.
         let width = match self.bits {
             ..=8 => 3,
             9..=16 => 4,
@@ -86,13 +86,15 @@ impl Entropy {
         }
     }
 
-    /// A block of pairs of small numbers. A reference is the first of the first pair, which is coded with a zero in its place.
+    /// Decodes a block of pairs of small numbers. A reference replaces the first number of the first pair, which is
+    /// coded as zero.
     fn pairs(self, bits: &mut Bits<'_>, numbers: &mut Vec<u32>, has_reference: bool) -> Result<()> {
         /// The largest sum of a pair.
         const MOST: u32 = 12;
         for pair in 0..self.block / 2 {
             let code = bits.zeros()?;
-            // Pairs are in the order of their sums, of which `sum` comes behind 0 + 1 + … + `sum` others.
+            // Pairs are numbered in the order of their sums. In front of the pairs with sum `sum` there are 0 + 1 + … +
+            // `sum` others.
             let sum = (0..=MOST).rfind(|sum| sum * (sum + 1) / 2 <= code);
             let sum = sum.filter(|sum| code - sum * (sum + 1) / 2 <= *sum);
             let sum = sum.ok_or("a stream of szip with a pair that is too large")?;
@@ -105,9 +107,10 @@ impl Entropy {
         Ok(())
     }
 
-    /// Blocks of zeros.
+    /// Decodes blocks of zeros.
     fn zeros(self, bits: &mut Bits<'_>, numbers: &mut Vec<u32>) -> Result<()> {
-        /// Stands for all blocks up to the end of the segment. Larger numbers of blocks are one less than they are coded.
+        /// The code for all blocks up to the end of the segment. Codes above it stand for one block less than their
+        /// value.
         const REST: usize = 5;
         /// Blocks of a segment.
         const SEGMENT: usize = 64;
@@ -127,8 +130,8 @@ impl Entropy {
         Ok(())
     }
 
-    /// Numbers of which all but the first are coded differences. These are even where they are not negative. Where one direction has
-    /// no more numbers, they count in the other one.
+    /// Turns coded differences into numbers. The first number is not coded. Even codes are differences that are not
+    /// negative. Where one direction has no more numbers, all further codes count in the other direction.
     fn sum_up(self, numbers: &mut [u32]) {
         let largest = u32::MAX >> (32 - self.bits);
         let middle = largest / 2 + 1;
@@ -148,12 +151,12 @@ impl Entropy {
     }
 }
 
-/// Bits, the highest of each byte first.
+/// A bit stream. The highest bit of each byte comes first.
 struct Bits<'a> {
     rest: &'a [u8],
-    /// The next bits, from the highest on. All others are 0.
+    /// The next bits, starting at the highest bit. All other bits are 0.
     word: u64,
-    /// How many these are.
+    /// The number of bits in `word`.
     left: u32,
 }
 
@@ -176,7 +179,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// The next bits as a number; 32 at most.
+    /// The next `count` bits as a number; at most 32 bits.
     fn take(&mut self, count: u32) -> Result<u32> {
         if count == 0 {
             return Ok(0);
@@ -191,7 +194,7 @@ impl<'a> Bits<'a> {
         Ok(number as u32)
     }
 
-    /// How many zeros come before the next one, which is passed.
+    /// Counts the zeros before the next one, and skips that one.
     fn zeros(&mut self) -> Result<u32> {
         let mut count = 0u32;
         loop {

@@ -1,4 +1,4 @@
-//! What fixed and extensible arrays share: elements that are chunks, in blocks with a checksum.
+//! Code that fixed and extensible arrays share: elements that describe chunks, in blocks with a checksum.
 
 use h5logfs_log::image::{Fields, HeaderBytes, read_checked};
 
@@ -6,7 +6,7 @@ use super::Stored;
 use crate::Result;
 use crate::bounds::Allowance;
 
-/// Bytes of signature, version, client and address of the header, with which each block begins.
+/// Bytes at the start of each block: signature, version, client and the address of the header.
 pub const PREFIX: u64 = 14;
 /// Bytes of a checksum.
 pub const CHECKSUM: u64 = 4;
@@ -22,7 +22,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// Those of the client 0, chunks without filters, or 1, chunks with filters.
+    /// The elements of an array of client 0, chunks without filters, or 1, chunks with filters.
     pub fn of(client: u8, len: u8, raw: u64) -> Option<Self> {
         let is_known = match client {
             0 => len == 8,
@@ -36,7 +36,7 @@ impl Elements {
         })
     }
 
-    /// A chunk; `Some(None)` where it was not written.
+    /// Decodes a chunk; `Some(None)` if the chunk was not written.
     fn chunk(&self, element: &[u8]) -> Option<Option<Stored>> {
         let mut fields = Fields(element);
         let Some(address) = fields.address()? else {
@@ -79,14 +79,14 @@ impl<'a, B: HeaderBytes + ?Sized> Walk<'a, B> {
         }
     }
 
-    /// The bytes of a block, the checksum behind them not included.
+    /// Reads the bytes of a block, without its checksum.
     fn read(&mut self, address: u64, len: u64) -> Result<Vec<u8>> {
         let len = len.saturating_add(CHECKSUM);
         self.left.take(len)?;
         read_checked(self.bytes, address, len)
     }
 
-    /// The bytes of a block behind its prefix.
+    /// Reads the bytes of a block behind its prefix.
     pub fn block(&mut self, signature: &[u8; 4], address: u64, len: u64) -> Result<Vec<u8>> {
         let mut bytes = self.read(address, len)?;
         let mut fields = Fields(&bytes);
@@ -98,13 +98,13 @@ impl<'a, B: HeaderBytes + ?Sized> Walk<'a, B> {
         Ok(bytes)
     }
 
-    /// Shows the chunks of a page: `count` elements from number `first` on.
+    /// Reports the chunks of a page: `count` elements from number `first` on.
     pub fn page(&mut self, address: u64, first: u64, count: u64) -> Result<()> {
         let bytes = self.read(address, count.saturating_mul(self.elements.len))?;
         self.show(&bytes, first)
     }
 
-    /// Shows the chunks of elements from number `first` on.
+    /// Reports the chunks of the elements in `bytes`, from number `first` on.
     pub fn show(&mut self, bytes: &[u8], first: u64) -> Result<()> {
         let each = bytes.chunks_exact(self.elements.len as usize);
         for (number, element) in (first..).zip(each) {
@@ -116,8 +116,8 @@ impl<'a, B: HeaderBytes + ?Sized> Walk<'a, B> {
         Ok(())
     }
 
-    /// Shows the chunks of the pages of a block: `count` elements from number `first` on, `page` of them in each. The pages
-    /// begin at `address`. `is_there` tells of which of them something was written.
+    /// Reports the chunks of the pages of a block: `count` elements from number `first` on, `page` of them in each
+    /// page. The pages begin at `address`. `is_there` tells whether a page was written.
     pub fn pages(
         &mut self,
         mut address: u64,
@@ -138,7 +138,7 @@ impl<'a, B: HeaderBytes + ?Sized> Walk<'a, B> {
     }
 }
 
-/// Bit `number` of a list of bits, the highest one of a byte first.
+/// Bit `number` of a bit list. The highest bit of a byte comes first.
 pub fn bit(bits: &[u8], number: u64) -> bool {
     let byte = usize::try_from(number / 8).ok();
     let byte = byte.and_then(|at| bits.get(at));

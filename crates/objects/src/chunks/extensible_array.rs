@@ -1,8 +1,8 @@
 //! Extensible arrays (VII.D): the index of datasets with one unlimited dimension.
 //!
-//! The first elements lie in the index block. Behind it are super blocks, each of data blocks of one length. Super block `u` has
-//! `2^(u/2)` data blocks, and each of these has `2^((u+1)/2)` times as many elements as the least one. The index block itself
-//! has the addresses of the data blocks of the first super blocks.
+//! The index block holds the first elements. Super blocks follow, and each has data blocks of one length. Super block
+//! `u` has `2^(u/2)` data blocks, and each of these has `2^((u+1)/2)` times as many elements as the smallest data
+//! block. The index block itself holds the addresses of the data blocks of the first super blocks.
 
 use h5logfs_log::image::{Fields, HeaderBytes, read_checked};
 
@@ -14,7 +14,7 @@ use crate::Result;
 const HEADER: u64 = 72;
 const SHORT: &str = "an extensible array that ends early";
 
-/// Shows the chunks of the array whose header is at `address`, each with its number.
+/// Reports the chunks of the array whose header is at `address`, each with its number.
 pub fn read<B: HeaderBytes + ?Sized>(
     bytes: &B,
     address: u64,
@@ -33,19 +33,19 @@ pub fn read<B: HeaderBytes + ?Sized>(
 
 struct Header {
     elements: Elements,
-    /// Bytes of the number of the first element of a block.
+    /// Bytes of the field for the number of a block's first element.
     number_bytes: u64,
     /// Elements in the index block.
     in_index: u64,
     /// Elements of the smallest data block.
     least: u64,
-    /// Super blocks whose data blocks the index block names.
+    /// Super blocks whose data blocks are listed in the index block.
     direct: u32,
     /// Super blocks.
     super_blocks: u32,
     /// Elements of a page.
     page: u64,
-    /// The address of the index block. `None`: no chunk was written.
+    /// The address of the index block; `None` if no chunk was written.
     index: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Header {
         let in_index = fields.u8()?.into();
         let (least, pointers) = (u64::from(fields.u8()?), fields.u8()?);
         let page = 1u64.checked_shl(fields.u8()?.into())?;
-        // How much there is of everything.
+        // Statistics are skipped.
         fields.skip(6 * 8)?;
         if bits > 64 || !least.is_power_of_two() || !pointers.is_power_of_two() {
             return None;
@@ -76,7 +76,7 @@ impl Header {
         })
     }
 
-    /// Data blocks of a super block, and elements of each.
+    /// The number of data blocks in a super block, and the number of elements in each.
     fn data_blocks(&self, number: u32) -> (u64, u64) {
         let elements = self.least.saturating_mul(1 << number.div_ceil(2));
         (1 << (number / 2), elements)
@@ -117,7 +117,7 @@ impl<B: HeaderBytes + ?Sized> Reader<'_, B> {
         Ok(())
     }
 
-    /// Reads a super block, whose first element has the number `first`.
+    /// Reads a super block. Its first element has the number `first`.
     fn super_block(&mut self, address: u64, number: u32, first: u64) -> Result<()> {
         let (blocks, elements) = self.header.data_blocks(number);
         let before = self.header.number_bytes;
@@ -136,8 +136,8 @@ impl<B: HeaderBytes + ?Sized> Reader<'_, B> {
         self.data_blocks(&mut fields, (first, blocks, elements), written)
     }
 
-    /// Reads `blocks` data blocks of `elements` elements each, the first of which has the number `first`. `written` tells of
-    /// which pages something was written.
+    /// Reads `blocks` data blocks of `elements` elements each. The first element has the number `first`. `written`
+    /// tells which pages were written.
     fn data_blocks(
         &mut self,
         pointers: &mut Fields<'_>,
@@ -161,7 +161,7 @@ impl<B: HeaderBytes + ?Sized> Reader<'_, B> {
                 continue;
             }
             if written.is_empty() {
-                return Err("pages of which nothing tells whether they were written".into());
+                return Err("pages without a bitmap of those that were written".into());
             }
             self.walk.block(b"EADB", address, prefix)?;
             let pages = address.saturating_add(prefix + CHECKSUM);

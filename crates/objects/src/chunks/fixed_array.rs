@@ -9,7 +9,7 @@ use crate::Result;
 /// Bytes of the header.
 const HEADER: u64 = 28;
 
-/// Shows the chunks of the array whose header is at `address`, each with its number.
+/// Reports the chunks of the array whose header is at `address`, each with its number.
 pub fn read<B: HeaderBytes + ?Sized>(
     bytes: &B,
     address: u64,
@@ -39,9 +39,9 @@ struct Header {
     elements: Elements,
     /// Elements of a page.
     page: u64,
-    /// Elements.
+    /// Number of elements.
     count: u64,
-    /// The address of the data block. `None`: no chunk was written.
+    /// The address of the data block; `None` if no chunk was written.
     block: Option<u64>,
 }
 

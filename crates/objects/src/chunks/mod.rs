@@ -1,5 +1,5 @@
-//! The chunks of a dataset, as their index lists them (VII): a version-1 or version-2 B-tree, a fixed or an extensible array, or
-//! a rule.
+//! The chunks of a dataset and their indexes (VII): version-1 and version-2 B-trees, fixed and extensible arrays, and
+//! implicit rules.
 
 mod array;
 mod extensible_array;
@@ -14,44 +14,44 @@ use h5logfs_log::image::{Fields, HeaderBytes};
 use crate::dataset::{DatasetInfo, Layout};
 use crate::{Dataspace, Objects, Result};
 
-/// Where the chunks of a dataset are listed.
+/// The chunk index of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkIndex {
-    /// In a version-1 B-tree at this address. `None`: there is no chunk.
+    /// A version-1 B-tree at this address; `None` if there is no chunk.
     BTree(Option<u64>),
-    /// There is one chunk.
+    /// A single chunk.
     Single {
-        /// Its address. `None`: it was not written.
+        /// The address of the chunk; `None` if it was not written.
         address: Option<u64>,
-        /// Its bytes and its filter mask, where the dataset has filters.
+        /// The stored size and the filter mask, if the dataset has filters.
         filtered: Option<(u64, u32)>,
     },
-    /// All chunks lie one behind the other from this address on. `None`: there is no chunk.
+    /// All chunks in order from this address on; `None` if there is no chunk.
     Implicit(Option<u64>),
-    /// In a fixed array.
+    /// A fixed array.
     FixedArray(Option<u64>),
-    /// In an extensible array.
+    /// An extensible array.
     ExtensibleArray(Option<u64>),
-    /// In a version-2 B-tree.
+    /// A version-2 B-tree.
     BTree2(Option<u64>),
-    /// In an index that this crate does not know: its number (IV.A.2.i).
+    /// An index of an unknown type, by its number (IV.A.2.i).
     Other(u8),
 }
 
 /// A chunk of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// The coordinates of its first element.
+    /// The coordinates of the first element.
     pub offset: Vec<u64>,
-    /// Where its stored bytes are.
+    /// The address of the stored bytes.
     pub address: u64,
-    /// How many these are.
+    /// The number of stored bytes.
     pub size: u64,
-    /// Bit `i` is set where filter `i` was not applied.
+    /// Bit `i` is set if filter `i` was not applied.
     pub filter_mask: u32,
 }
 
-/// What an index says of a chunk beside its place in the dataset.
+/// The place of a chunk's bytes, as stored in an index.
 #[derive(Debug, Clone, Copy)]
 struct Stored {
     address: u64,
@@ -60,8 +60,8 @@ struct Stored {
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// The chunks of a dataset, in the order of their index. All of them are read: do not ask for those of a dataset whose
-    /// index is made on demand, as that of a logged dataset is.
+    /// Lists the chunks of a dataset, in the order of their index. All chunks are read. Do not call this for a logged
+    /// dataset in a view: its index is computed on demand and may be huge.
     pub fn chunk_addresses(&self, dataset: &DatasetInfo) -> Result<Vec<Chunk>> {
         let mut chunks = Vec::new();
         self.each_chunk(dataset, |chunk| {
@@ -71,7 +71,7 @@ impl<B: HeaderBytes> Objects<B> {
         Ok(chunks)
     }
 
-    /// Shows the same, and ends where `see` fails.
+    /// Calls `see` with each chunk of a dataset, in the order of the index. Stops if `see` fails.
     pub fn each_chunk(
         &self,
         dataset: &DatasetInfo,
@@ -152,11 +152,11 @@ impl<B: HeaderBytes> Objects<B> {
     }
 }
 
-/// How a dataset is divided.
+/// The division of a dataset into chunks.
 struct Grid<'a> {
     chunk: &'a [u64],
     dims: &'a [u64],
-    /// The largest extent; `u64::MAX` where it has no limit.
+    /// The maximum extent; `u64::MAX` for an unlimited dimension.
     most: &'a [u64],
     /// Bytes of a chunk without filters.
     raw: u64,
@@ -182,7 +182,7 @@ impl<'a> Grid<'a> {
         })
     }
 
-    /// Whether the chunk whose first element is at `offset` goes past the edge of the dataset.
+    /// Whether the chunk with its first element at `offset` extends past the edge of the dataset.
     fn is_cut(&self, offset: &[u64]) -> bool {
         let along = offset.iter().zip(self.chunk).zip(self.dims);
         along
@@ -191,10 +191,10 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// The numbers that arrays give to chunks: in row-major order of the largest extent, its unlimited dimension first.
+/// The numbering of chunks in arrays: row-major order of the maximum extent, with the unlimited dimension first.
 struct Order<'a> {
     chunk: &'a [u64],
-    /// The dimension that has no limit.
+    /// The unlimited dimension.
     unlimited: usize,
     /// Chunks along each dimension.
     sides: Vec<u64>,
@@ -205,7 +205,7 @@ impl<'a> Order<'a> {
         let unlimited = unlimited.unwrap_or(0);
         let sides = grid.most.iter().zip(grid.chunk);
         let sides: Vec<u64> = sides.map(|(most, side)| most.div_ceil(*side)).collect();
-        // The first one in the order may have any number.
+        // The first dimension in the order may be unlimited.
         let mut others = (0..sides.len()).filter(|d| *d != unlimited);
         if others.any(|d| sides[d] == 0 || grid.most[d] == u64::MAX) {
             return Err("a chunk index that does not fit the extent of its dataset".into());
@@ -250,7 +250,7 @@ fn of_tree<B: HeaderBytes>(
             size: leaf.size.into(),
             filter_mask: leaf.filter_mask,
         };
-        // The last one is that of the bytes of an element.
+        // The last coordinate is that of the bytes of an element.
         see(leaf.origin.iter().take(rank).copied().collect(), stored)
     })
 }
@@ -289,7 +289,7 @@ fn of_tree2<B: HeaderBytes>(
     })
 }
 
-/// Chunks without filters, all of which are there.
+/// Reports the chunks of an implicit index. They are not filtered, and all of them exist.
 fn implicit<B: HeaderBytes>(
     bytes: &B,
     address: u64,
@@ -338,12 +338,12 @@ mod tests {
     fn arrays_number_the_chunks_of_the_largest_extent() {
         let dims = [4, 4, 4];
         let fixed = Order::new(&grid(&dims, &[4, 9, 10]), None).unwrap();
-        // 2 x 3 x 2 chunks.
+        // A grid of 2 x 3 x 2 chunks.
         assert_eq!(fixed.offset(0), Ok(vec![0, 0, 0]));
         assert_eq!(fixed.offset(5), Ok(vec![0, 6, 5]));
         assert_eq!(fixed.offset(6), Ok(vec![2, 0, 0]));
         let grows = Order::new(&grid(&dims, &[4, u64::MAX, 10]), Some(1)).unwrap();
-        // 2 x 2 for each row of the second dimension.
+        // Each row of the second dimension has 2 x 2 chunks.
         assert_eq!(grows.offset(3), Ok(vec![2, 0, 5]));
         assert_eq!(grows.offset(9), Ok(vec![0, 6, 5]));
         let one = Grid {

@@ -1,9 +1,10 @@
-//! The metadata of a closed log (`docs/formats/logvol.md`), made of its metadata image without libhdf5: superblock, root group, the
-//! log's own objects, and those of the user with stub datasets in place of logged datasets.
+//! Makes the metadata of a closed log (`docs/formats/logvol.md`) from its metadata image, without libhdf5: superblock,
+//! root group, the log's own objects, and the user's objects with stub datasets in place of logged datasets.
 //!
-//! libhdf5 makes each object by several searches through its caches, so that thousands take a second. Nearly all programs make
-//! objects of few kinds, whose bytes are known. So `plain` walks through an image with nothing else once, and its closed form is
-//! written in one piece. For any other image [`ClosedObjects::of`] has nothing, and libhdf5 copies it.
+//! libhdf5 searches its caches several times for each object, so thousands of objects take a second. Nearly all
+//! programs make objects of a few kinds with a known byte form. `plain` reads an image of such objects once, and the
+//! closed form is written in one piece. For any other image, [`ClosedObjects::of`] returns `None`, and libhdf5 copies
+//! the objects.
 
 mod plain;
 
@@ -22,20 +23,21 @@ use crate::Result;
 use crate::written::header::{self, HEAD, Messages, PREFIX};
 use crate::written::{self, NewObject, Root, SIZES, SUPERBLOCK, link, superblock};
 
-/// The objects of a log, but for addresses.
+/// The objects of a log, without addresses.
 #[derive(Debug)]
 pub struct ClosedObjects(Vec<NewObject>);
 
 impl ClosedObjects {
-    /// The objects of a log with this metadata image. `None` where only libhdf5 can copy them, or tell what is wrong with them.
+    /// The objects of a log with this metadata image. `None` if only libhdf5 can copy them, or can report what is wrong
+    /// with them.
     pub fn of_image(image: &MetadataImage) -> Option<Self> {
         let logged = image.logged.iter();
         let logged = logged.filter_map(|(id, header)| Some(((*header)?, *id)));
         ClosedObjects::of(&image.image, logged)
     }
 
-    /// The objects of a metadata image with these bytes, of which those at the addresses of `logged` are logged datasets with these
-    /// IDs. `None` where only libhdf5 can copy them, or tell what is wrong with them.
+    /// The objects of a metadata image. `logged` lists the logged datasets: addresses and IDs. `None` if only libhdf5
+    /// can copy the objects, or can report what is wrong with them.
     pub fn of(image: &Vec<u8>, logged: impl IntoIterator<Item = (u64, u32)>) -> Option<Self> {
         let logged = logged.into_iter();
         let mut ids = HashMap::with_capacity(logged.size_hint().1.unwrap_or(0));
@@ -74,7 +76,8 @@ impl ClosedObjects {
         Ok(Added::of(front, start, rest))
     }
 
-    /// Writes the root group, and all that is in it, with the log's own `group`. Returns its address, and where its links are.
+    /// Writes the root group with everything in it, and the log's own `group`. Returns its address, and the place of
+    /// its links.
     fn objects(
         &self,
         own: &mut Space,
@@ -102,8 +105,9 @@ impl ClosedObjects {
 
 const TOO_MUCH: &str = "the metadata of the closed log take too much room";
 
-/// Writes the header of the root group, which has the log's own `group`. What it has of the user lies behind the table, since the room
-/// in the front is little. Returns its address, and the one from which the messages of the user count.
+/// Writes the header of the root group, with a link to the log's own `group`. Messages of the user lie behind the
+/// table, because the front has little room. Returns the address of the header, and the address from which messages of
+/// the user count.
 fn put_root(
     own: &mut Space,
     rest: &mut Space,
@@ -112,7 +116,7 @@ fn put_root(
     group: u64,
 ) -> Option<(u64, u64)> {
     let mut messages = Messages::default();
-    // The first message is the symbol table, if there is one, which is in the front.
+    // The first message is the symbol table, if there is one. It lies in the front.
     let (taken, more) = if root.table.is_some() {
         messages.push(kind::SYMBOL_TABLE, 0, &[0; 16])?;
         (HEAD + 16, root.messages.count() - 1)
@@ -147,7 +151,7 @@ fn push_mark(messages: &mut Messages, (log, datasets): (ClosedLog<'_>, usize)) -
     messages.push(kind::ATTRIBUTE, 0, &data).map(|_| ())
 }
 
-/// Writes the group of the log (section 1.2). Returns its address.
+/// Writes the log's group (section 1.2). Returns its address.
 fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
     let mut links = Vec::new();
     if log.table.len > 0 {
@@ -165,7 +169,7 @@ fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
     messages.put(own, 1, 0)
 }
 
-/// A dataset of bytes of the file.
+/// A dataset of bytes of the log.
 fn bytes_of_log(piece: Piece) -> Option<Messages> {
     /// Bit fields of one byte.
     const BITS: [u8; 12] = [0x14, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0];
@@ -173,7 +177,7 @@ fn bytes_of_log(piece: Piece) -> Option<Messages> {
     let mut messages = Messages::default();
     messages.push(kind::DATASPACE, 0, &header::list(piece.len))?;
     messages.push(kind::DATATYPE, CONSTANT, &BITS)?;
-    // The place is there from the begin.
+    // The storage is allocated from the beginning.
     let fill = header::fill_value(header::allocation::EARLY, &[])?;
     messages.push(kind::FILL_VALUE, CONSTANT, &fill)?;
     let place = header::contiguous(piece.offset, piece.len);

@@ -1,5 +1,5 @@
-//! Copies objects of a metadata image as a closed log has them: groups with symbol tables or link messages, logged datasets, and their
-//! attributes. libhdf5 copies images with anything else.
+//! Copies objects of a metadata image into the form of a closed log: groups with symbol tables or link messages, logged
+//! datasets, and their attributes. An image with anything else is left to libhdf5.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,7 +18,8 @@ use crate::written::header::{self, Messages, allocation};
 use crate::written::{HeapValue, Made, NewObject, Patches, Stored, Target, link};
 use crate::{Dataspace, Link, LinkTarget, Objects, Result};
 
-/// All objects of an image, the root group first, of which those with IDs are logged. `None` where libhdf5 has to copy them.
+/// Copies all objects of an image, the root group first. `ids` lists the logged datasets. `None` if libhdf5 has to copy
+/// them.
 pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<NewObject>>> {
     let objects = Objects::open(image)?;
     let mut reader = Reader {
@@ -63,7 +64,7 @@ pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Ne
     }
     for ((object, links), pointers) in all.iter_mut().zip(found.links).zip(pointers) {
         object.links = links;
-        // libhdf5 knows what becomes of a reference to an object without a link.
+        // An object without a link is left to libhdf5, which decides about references to it.
         if pointers.resolve(object, &found.numbers).is_none() {
             return Ok(None);
         }
@@ -73,15 +74,15 @@ pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Ne
 
 /// The objects that links lead to.
 struct Found {
-    /// Their addresses, by number.
+    /// The addresses of the objects, by number.
     addresses: Vec<u64>,
     numbers: HashMap<u64, usize>,
-    /// How many links lead to each.
+    /// The number of links to each object.
     links: Vec<u32>,
 }
 
 impl Found {
-    /// The superblock leads to the root group. `more` objects are expected.
+    /// Starts with the root group. `more` further objects are expected.
     fn of(root: u64, more: usize) -> Self {
         let mut numbers = HashMap::with_capacity(more + 1);
         numbers.insert(root, 0);
@@ -92,7 +93,7 @@ impl Found {
         }
     }
 
-    /// Takes note of a link to the object at an address. Returns the number of the object.
+    /// Records a link to the object at an address. Returns the number of the object.
     fn link_to(&mut self, address: u64) -> usize {
         let number = *self.numbers.entry(address).or_insert(self.addresses.len());
         if number == self.addresses.len() {
@@ -104,16 +105,17 @@ impl Found {
     }
 }
 
-/// The addresses of objects in the image that attributes of an object have, and where they are in its messages.
+/// References in the attributes of an object: addresses in the image, and positions in the messages.
 #[derive(Default)]
 struct Pointers {
     references: Vec<(usize, u64)>,
-    /// Lists in a heap, by where their places are named.
+    /// Lists in a heap, by the positions of their places in the messages.
     lists: Vec<(usize, Vec<u64>)>,
 }
 
 impl Pointers {
-    /// Makes them references of the copy. `numbers`: those of objects by address. `None` where they lead to none of these.
+    /// Turns the addresses into references of the copy. `numbers` maps addresses to objects. `None` if an address
+    /// belongs to none of these.
     fn resolve(self, object: &mut NewObject, numbers: &HashMap<u64, usize>) -> Option<()> {
         for (at, address) in self.references {
             object.references.push((at, *numbers.get(&address)?));
@@ -136,35 +138,36 @@ struct Copy {
     patches: Patches,
     links: Vec<Link>,
     pointers: Pointers,
-    /// Where in the messages the ID of a stub dataset is, and the last time.
+    /// The positions in the messages of a stub dataset's ID, and of the last time.
     id_at: Option<usize>,
     time_at: Option<usize>,
 }
 
-/// A message of a header of version 1, whose data are there.
+/// A message of a version-1 header, with its data.
 struct Message<'a> {
     kind: u16,
     flags: u8,
-    /// Where in the image its data are.
+    /// The position of the data in the image.
     at: u64,
     data: &'a [u8],
 }
 
-/// Datasets whose headers differ in their time alone, as programs make thousands: their stub datasets differ in time and ID.
+/// A group of datasets whose headers differ only in time. Programs make thousands of them. Their stub datasets differ
+/// in time and ID.
 struct Alike<'a> {
-    /// The header of one of them.
+    /// The header of one of the datasets.
     header: &'a [u8],
-    /// Where the time is in it, and in the messages of the stub dataset.
+    /// The positions of the time in that header, and in the messages of the stub dataset.
     time: Option<[usize; 2]>,
-    /// Where the ID is in these.
+    /// The position of the ID in those messages.
     id: usize,
     messages: Rc<Messages>,
 }
 
 impl Alike<'_> {
-    /// Whether a header is one of these.
+    /// Whether a header belongs to the group.
     fn has(&self, header: &[u8]) -> bool {
-        /// The number of links.
+        /// The number of links to the object.
         const LINKS: Range<usize> = 4..8;
         let [from, to] = self
             .time
@@ -176,7 +179,7 @@ impl Alike<'_> {
             && same(to..header.len())
     }
 
-    /// The stub dataset of the dataset with this ID and a header that is one of these.
+    /// The stub dataset of a dataset of this group, with this ID and header.
     fn stub_dataset(&self, id: u32, header: &[u8]) -> Option<Copy> {
         let time = self.time.and_then(|[from, to]| {
             let time = header.get(from..)?.first_chunk()?;
@@ -194,17 +197,17 @@ impl Alike<'_> {
     }
 }
 
-/// What of a stub dataset is the same for all datasets that are alike but for times and attributes.
+/// The common part of stub datasets whose datasets differ only in times and attributes.
 struct Base<'a> {
-    /// Type, flags and data of the messages that it is made of.
+    /// The dataset's messages that it was made from: type, flags and data.
     of: Vec<(u16, u8, &'a [u8])>,
     is_scale: bool,
     messages: Rc<Messages>,
-    /// Where the ID is in these.
+    /// The position of the ID in the messages.
     id: usize,
 }
 
-/// Whether a message is one of those that a stub dataset has in another form.
+/// Whether a stub dataset has this message in another form.
 fn is_of_base(message: &Message<'_>) -> bool {
     matches!(
         message.kind,
@@ -223,12 +226,12 @@ fn base<'m, 'a>(messages: &'m [Message<'a>]) -> impl Iterator<Item = (u16, u8, &
 }
 
 impl<'a> Base<'a> {
-    /// Whether these messages have it.
+    /// Whether a dataset with these messages has this common part.
     fn has(&self, messages: &[Message<'a>], is_scale: bool) -> bool {
         self.is_scale == is_scale && base(messages).eq(self.of.iter().copied())
     }
 
-    /// That of a dataset with these messages. `None` where libhdf5 has to make it.
+    /// Makes the common part for a dataset with these messages. `None` if libhdf5 has to make it.
     fn of(messages: &[Message<'a>], is_scale: bool) -> Result<Option<Self>> {
         let one = |kind| {
             let mut all = messages.iter().filter(|message| message.kind == kind);
@@ -259,7 +262,7 @@ impl<'a> Base<'a> {
             },
             None => Vec::new(),
         };
-        // netCDF-C crashes where a dimension scale has no dimensions.
+        // netCDF-C crashes on a dimension scale without dimensions.
         let stub = if is_scale {
             header::simple(&vec![0; dims.len().max(1)])
         } else {
@@ -295,10 +298,11 @@ impl<'a> Base<'a> {
     }
 }
 
-/// Programs that make many datasets make few kinds of them, or no two of a kind.
+/// The number of kinds of datasets that are remembered. Programs with many datasets make few kinds of them, or no two
+/// of a kind.
 const MOST_KINDS: usize = 8;
 
-/// Bytes of a time, which follow its version.
+/// Bytes of a time, and of the version in front of it.
 const TIME: usize = 4;
 const VERSION: usize = 4;
 
@@ -306,11 +310,11 @@ struct Reader<'a> {
     objects: Objects<&'a Vec<u8>>,
     heaps: GlobalHeaps<'a, Vec<u8>>,
     ids: &'a HashMap<u64, u32>,
-    /// The last kinds of datasets.
+    /// The most recent kinds of datasets.
     kinds: Vec<Alike<'a>>,
-    /// What the last kinds of stub datasets begin with.
+    /// The most recent common parts of stub datasets.
     bases: Vec<Base<'a>>,
-    /// The last type of an attribute: its message, its bytes, and where its elements lead to.
+    /// The most recent attribute type: its message, its size, and its targets.
     last_type: Option<(&'a [u8], usize, Rc<Leads>)>,
 }
 
@@ -342,7 +346,7 @@ impl<'a> Reader<'a> {
         Ok(copy)
     }
 
-    /// A header in one piece of version 1.
+    /// A version-1 header, if it is in one piece.
     fn header(&self, address: u64) -> Option<&'a [u8]> {
         let image: &'a Vec<u8> = self.objects.bytes();
         let header = image.get(usize::try_from(address).ok()?..)?;
@@ -352,12 +356,12 @@ impl<'a> Reader<'a> {
         header.get(..header::PREFIX + u32::from_le_bytes(*len) as usize)
     }
 
-    /// Takes note of a kind of datasets: that of a stub dataset which was made. `time`: where the header has its last time, and the
-    /// bytes of that message.
+    /// Remembers a kind of datasets, from a stub dataset that was just made. `time`: the position and length of the
+    /// message with the last time.
     fn note(&mut self, header: &'a [u8], time: Option<(u64, usize)>, copy: &Copy) {
         let time = match (time, copy.time_at) {
             (None, None) => None,
-            // It may lie in another piece of the header.
+            // The time may lie in another piece of the header.
             (Some((at, len)), Some(in_stub_dataset))
                 if len == VERSION + TIME && at < (header.len() - len) as u64 =>
             {
@@ -383,7 +387,7 @@ impl<'a> Reader<'a> {
         );
     }
 
-    /// The messages of an object. `None` where they are not as libhdf5 writes them in headers of version 1.
+    /// The messages of an object. `None` if they are not what libhdf5 writes in version-1 headers.
     fn messages(&self, address: u64) -> Result<Option<Vec<Message<'a>>>> {
         let image: &'a Vec<u8> = self.objects.bytes();
         if Prefix::read(image, address)?.flags().is_some() {
@@ -430,7 +434,7 @@ impl<'a> Reader<'a> {
                 kind::LINK_INFO | kind::GROUP_INFO if !has_table => {
                     copied_info(&mut copy, &message)
                 }
-                // They follow when their targets have numbers.
+                // Links follow when their targets have numbers.
                 kind::LINK if !has_table => Some(()),
                 _ => self.common(&mut copy, &message)?,
             };
@@ -475,7 +479,7 @@ impl<'a> Reader<'a> {
         Ok(Some(copy))
     }
 
-    /// What objects of all kinds may have: a time, a comment, and attributes.
+    /// Copies the messages that objects of all kinds may have: a time, a comment, and attributes.
     fn common(&mut self, copy: &mut Copy, message: &Message<'a>) -> Result<Option<()>> {
         let Message {
             kind, flags, data, ..
@@ -523,7 +527,7 @@ impl<'a> Reader<'a> {
         Ok(Some(()))
     }
 
-    /// The bytes of an element of this type, and where it leads to. `None` where libhdf5 has to copy it.
+    /// The size of an element of this type, and its targets. `None` if libhdf5 has to copy it.
     fn attribute_type(&mut self, message: &'a [u8]) -> Result<Option<(usize, Rc<Leads>)>> {
         if let Some((last, size, leads)) = &self.last_type
             && *last == message
@@ -539,7 +543,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Takes a value of variable length along, which has a length, and an address and a number of its heap at `at`.
+    /// Copies a value of variable length. Its length comes first, and its heap address and number are at `at`.
     fn heap_value(
         &mut self,
         copy: &mut Copy,
@@ -552,7 +556,7 @@ impl<'a> Reader<'a> {
         };
         let (length, number) = (u32::from_le_bytes(a), u32::from_le_bytes(d));
         let address = u64::from(u32::from_le_bytes(b)) | u64::from(u32::from_le_bytes(c)) << 32;
-        // One without bytes lies nowhere.
+        // An empty value has no place in a heap.
         if length == 0 && number == 0 {
             return Ok(());
         }
@@ -569,7 +573,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Copies what a group says of links that are messages. `None` where it keeps their order, or a heap has them.
+/// Copies the message of a group about its link messages. `None` if the group tracks their order, or keeps links in a
+/// heap.
 fn copied_info(copy: &mut Copy, message: &Message<'_>) -> Option<()> {
     if message.kind == kind::LINK_INFO && !message.data.starts_with(&link::IN_MESSAGES) {
         return None;
@@ -597,7 +602,7 @@ fn is_scale(messages: &[Message<'_>]) -> Result<bool> {
     Ok(false)
 }
 
-/// The elements of an attribute, each of so many bytes. `None` where they are not all there.
+/// The elements of an attribute, each of `size` bytes. `None` if some are missing.
 fn elements<'a>(parts: &Parts<'a>, size: usize) -> Option<&'a [u8]> {
     let count = Dataspace::of_message(parts.space)?.elements()?;
     let len = usize::try_from(count).ok()?.checked_mul(size)?;
@@ -605,7 +610,7 @@ fn elements<'a>(parts: &Parts<'a>, size: usize) -> Option<&'a [u8]> {
 }
 
 impl Pointers {
-    /// Takes note of the references of an element at `at`, in which they are at these places.
+    /// Records the references of an element at `at`. `places` are their positions in the element.
     fn note(&mut self, at: usize, element: &[u8], places: &[usize]) {
         for place in places {
             let address = element.get(*place..).and_then(<[u8]>::first_chunk);
@@ -618,20 +623,20 @@ impl Pointers {
     }
 }
 
-/// Where elements lead to.
+/// The targets of elements.
 enum Leads {
     Nowhere,
-    /// References to objects, at these places in an element.
+    /// References to objects, at these positions in an element.
     ToObjects(Vec<usize>),
     /// Values of variable length: texts, or lists.
     ToHeap {
-        /// Each list has references to objects, and nothing else.
+        /// The lists consist of references to objects only.
         are_objects: bool,
     },
 }
 
 impl Leads {
-    /// `None` where libhdf5 has to copy elements of this type.
+    /// The targets of elements of a type. `None` if libhdf5 has to copy them.
     fn of(datatype: &Datatype) -> Option<Self> {
         match &datatype.class {
             Class::VariableText { .. } => Some(Leads::ToHeap { are_objects: false }),
@@ -657,7 +662,8 @@ impl Leads {
     }
 }
 
-/// Adds where references to objects are in an element that begins at `at`. `None` where it leads elsewhere, too.
+/// Adds the positions of object references in an element that begins at `at`. `None` if the element has other targets,
+/// too.
 fn add_references(datatype: &Datatype, at: usize, places: &mut Vec<usize>) -> Option<()> {
     match &datatype.class {
         Class::Reference(ReferenceKind::Object) => places.push(at),
@@ -669,7 +675,7 @@ fn add_references(datatype: &Datatype, at: usize, places: &mut Vec<usize>) -> Op
         Class::Array { base, .. } | Class::Enumeration { base, .. } | Class::Complex { base } => {
             let before = places.len();
             add_references(base, at, places)?;
-            // Programs do not make arrays of references for attributes.
+            // Programs make no attributes with arrays of references.
             if places.len() > before {
                 return None;
             }
@@ -688,8 +694,8 @@ fn add_references(datatype: &Datatype, at: usize, places: &mut Vec<usize>) -> Op
     Some(())
 }
 
-/// The fill value message (IV.A.2.f) of a stub dataset, whose elements are in one piece. What is `usual` for the layout of the
-/// dataset becomes what is usual for that.
+/// The fill value message (IV.A.2.f) of a stub dataset. Its elements are contiguous, so the `usual` allocation time of
+/// the dataset's layout becomes the usual one of a contiguous layout.
 fn fill_value(data: &[u8], usual: u8) -> Option<Vec<u8>> {
     let mut data = data.to_vec();
     match data.get_mut(..2)? {
@@ -703,7 +709,7 @@ fn fill_value(data: &[u8], usual: u8) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// The attributes that make a dataset a stub dataset. Returns where its ID is, which is 0 yet.
+/// Adds the attributes that make a dataset a stub dataset. Returns the position of its ID, which is still 0.
 fn push_numbers(
     messages: &mut Messages,
     dims: &[u64],
@@ -735,7 +741,7 @@ fn push_numbers(
     Some(at)
 }
 
-/// An attribute message with the name that the log gives to the attribute, and where its elements begin.
+/// An attribute message under the name that the log gives to the attribute, and the position of its elements.
 fn renamed(data: &[u8], parts: &Parts<'_>, elements: usize) -> Option<(Vec<u8>, usize)> {
     let name = escaped(parts.name);
     let at = data.len() - parts.rest.len();

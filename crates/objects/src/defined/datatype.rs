@@ -1,19 +1,19 @@
-//! Datatype messages (IV.A.2.d) of the types that definitions have, in the versions that libhdf5 writes for its oldest readers: 1, and
-//! 2 for arrays and what has some in it.
+//! Datatype messages (IV.A.2.d) of the types in definitions. Their versions are those that libhdf5 writes for its
+//! oldest readers: version 2 for arrays and for types that contain an array, version 1 for all others.
 
 use h5logfs_log::journal::datatype::{Datatype, Member};
 
 use crate::written::header;
 
-/// Bytes of an element that lies in a heap: how many there are, and the place of the first.
+/// Bytes of an element in a heap: its length, and its place.
 const IN_HEAP: u32 = 16;
 
-/// The datatype message of a type. `None` where it does not fit one.
+/// The datatype message of a type; `None` if the type does not fit into a message.
 pub fn message(datatype: &Datatype) -> Option<Vec<u8>> {
     within(datatype, 1)
 }
 
-/// The same in another one, of this version.
+/// The message of a type inside another message of version `outer`.
 fn within(datatype: &Datatype, outer: u8) -> Option<Vec<u8>> {
     let version = outer.max(self::version(datatype));
     Some(match datatype {
@@ -32,7 +32,7 @@ fn within(datatype: &Datatype, outer: u8) -> Option<Vec<u8>> {
                 _ => return None,
             };
             let precision = 8 * *size as u8;
-            // The highest bit of the mantissa is 1, and not stored.
+            // The highest bit of the mantissa is 1, and is not stored.
             let mut message = front(1, 1, [0x20, sign, 0], *size);
             message.extend([0, 0, precision, 0, exponent, bits, 0, exponent]);
             message.extend(bias.to_le_bytes());
@@ -76,7 +76,7 @@ fn within(datatype: &Datatype, outer: u8) -> Option<Vec<u8>> {
             message
         }
         Datatype::Compound { size, members } => {
-            // One that needs a higher version raises that of what is in it, and of those before it.
+            // A member that needs a higher version raises the version of its own members, and of the members before it.
             let raised = members
                 .iter()
                 .position(|m| self::version(&m.datatype) > outer);
@@ -93,7 +93,7 @@ fn within(datatype: &Datatype, outer: u8) -> Option<Vec<u8>> {
             let mut message = front(2, 10, [0; 3], datatype.size());
             message.extend([u8::try_from(dims.len()).ok()?, 0, 0, 0]);
             message.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
-            // The order of the dimensions is always this one.
+            // The permutation of the dimensions is always the identity.
             message.extend((0..dims.len() as u32).flat_map(u32::to_le_bytes));
             message.extend(within(base, outer)?);
             message
@@ -101,12 +101,12 @@ fn within(datatype: &Datatype, outer: u8) -> Option<Vec<u8>> {
     })
 }
 
-/// That of a text of so many bytes, in this padding: 0 ends it with a zero, 1 fills it up with zeros.
+/// The message of a text of `size` bytes. `padding` 0 ends the text with a zero byte, and 1 pads it with zeros.
 pub fn text(size: u32, padding: u8, utf8: bool) -> Vec<u8> {
     front(1, 3, [padding | u8::from(utf8) << 4, 0, 0], size)
 }
 
-/// That of a text of variable length in UTF-8.
+/// The message of a variable-length text in UTF-8.
 pub fn variable_text() -> Vec<u8> {
     const IS_TEXT: u8 = 1;
     const UTF8: u8 = 1;
@@ -115,21 +115,21 @@ pub fn variable_text() -> Vec<u8> {
     message
 }
 
-/// That of a reference to an object.
+/// The message of an object reference.
 pub fn reference() -> Vec<u8> {
     front(1, 7, [0; 3], 8)
 }
 
-/// That of lists of any length.
+/// The message of a variable-length sequence.
 pub fn list_of(base: &[u8]) -> Vec<u8> {
     let mut message = front(1, 9, [0; 3], IN_HEAP);
     message.extend(base);
     message
 }
 
-/// That of a structure of so many bytes, whose members have names, offsets and messages.
+/// The message of a compound of `size` bytes. `members`: names, offsets and messages.
 pub fn compound(version: u8, size: u32, members: &[(&str, u32, Vec<u8>)]) -> Option<Vec<u8>> {
-    /// What version 1 says of the dimensions of a member that has none.
+    /// The dimension fields of a version-1 member without dimensions.
     const NO_DIMENSIONS: [u8; 28] = [0; 28];
     let mut message = front(version, 6, number(members.len())?, size);
     for (name, offset, datatype) in members {
@@ -143,7 +143,7 @@ pub fn compound(version: u8, size: u32, members: &[(&str, u32, Vec<u8>)]) -> Opt
     Some(message)
 }
 
-/// Names are padded with zeros, of which one is there at least.
+/// Adds a name. It ends with at least one zero byte, and is padded with zeros.
 fn push_name(message: &mut Vec<u8>, name: &str) {
     let end = message.len() + (name.len() + 1).next_multiple_of(8);
     message.extend(name.as_bytes());

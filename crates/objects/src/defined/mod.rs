@@ -1,11 +1,14 @@
-//! The metadata image of definitions: an HDF5 file in memory with all that a program defines through the writer's own API, each object in
-//! its natural form (`docs/formats/journal.md`, section 2.5). So all that reads a log sees an image, whatever its program uses.
+//! The metadata image of definitions: an HDF5 file in memory with all objects that a program defines through the
+//! writer's own API, in their natural form (`docs/formats/journal.md`, section 2.5). So every reader of a log sees an
+//! image, whatever API the program uses.
 //!
-//! `datatype` makes datatype messages. Tests of the crate that calls libhdf5 read images with it.
+//! `datatype` makes datatype messages. Tests in the crate that calls libhdf5 read images with it.
 //!
-//! * Groups have symbol tables, whose links do not say that a name is UTF-8. A group with such a name has link messages.
-//! * A scale with thousands of uses has a list of them that no object header has room for. Its attributes lie outside.
-//! * There are no times: each scan of a log makes the image anew, and it must have the same bytes.
+//! * Groups have symbol tables, which do not record that a name is UTF-8. A group with such a name has link messages
+//!   instead.
+//! * The list of uses of a scale with thousands of uses does not fit into an object header. The attributes of such a
+//!   scale are dense.
+//! * There are no times, because each scan of a log makes the image anew, with the same bytes.
 
 mod datatype;
 
@@ -29,8 +32,8 @@ use crate::written::{
     self, HeapValue, Made, NewObject, Root, SUPERBLOCK, Stored, Target, superblock,
 };
 
-/// The metadata image of a log: the one in its journal, or that of its definitions. Fails where definitions make more than an HDF5 file
-/// has room for.
+/// The metadata image of a log: from its journal, or made from its definitions. Fails if the definitions do not fit
+/// into an HDF5 file.
 pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, MetadataImage>> {
     match &journal.metadata_image {
         Some(image) => Ok(Cow::Borrowed(image)),
@@ -38,8 +41,8 @@ pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, MetadataImage>> {
     }
 }
 
-/// The metadata image of definitions. `datasets` are in the order of their IDs, with their present extents. Fails where an object
-/// does not fit its header.
+/// Makes the metadata image of definitions. `datasets` are in the order of their IDs, with their present extents. Fails
+/// if an object does not fit into its header.
 pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Result<MetadataImage> {
     let mut maker = Maker::new(definitions, datasets).ok_or(NO_ROOM)?;
     let mut next = datasets.iter();
@@ -55,7 +58,7 @@ pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Resul
                 name,
                 value,
             } => maker.attribute(object, name, value),
-            // `datasets` have what these say.
+            // `datasets` already contain the effect of these.
             Definition::Extent { .. }
             | Definition::Scale { .. }
             | Definition::Attachment { .. }
@@ -79,26 +82,26 @@ fn no_room(definition: &Definition) -> Fault {
     format!("{what} does not fit an HDF5 object header").into()
 }
 
-/// The uses of scales: each by a dimension of a dataset. Numbers are IDs.
+/// The uses of scales, by scale: IDs of datasets, and dimensions. Scales are given by ID, too.
 type Uses = HashMap<usize, Vec<(usize, u32)>>;
 
 struct Maker<'a> {
-    /// The root group first.
+    /// All objects, the root group first.
     objects: Vec<Made>,
-    /// Numbers of objects, by path. That of the root group is empty.
+    /// Numbers of objects, by path. The path of the root group is empty.
     numbers: HashMap<&'a str, usize>,
     /// Numbers of the datasets, by ID.
     of_datasets: Vec<usize>,
-    /// Groups whose links are messages, by path.
+    /// Groups with link messages, by path.
     with_messages: HashMap<&'a str, usize>,
-    /// Thousands of datasets share a few types.
+    /// The messages of datatypes. Thousands of datasets share a few types.
     datatypes: HashMap<&'a Datatype, Vec<u8>>,
-    /// The last dataset, and its messages before there are attributes.
+    /// The last dataset, and its messages without attributes.
     last: Option<(&'a DatasetLayout, Rc<Messages>)>,
     uses: Uses,
 }
 
-/// Where an object lies: the path of its group, and its name there.
+/// The place of an object: the path of its group, and its name.
 fn place(definition: &Definition) -> Option<(&str, &str)> {
     match definition {
         Definition::Group { path } | Definition::Dataset { path, .. } => path.rsplit_once('/'),
@@ -106,8 +109,8 @@ fn place(definition: &Definition) -> Option<(&str, &str)> {
     }
 }
 
-/// The groups that have a name which is not ASCII, with the number of their links. Not those with more links than a header has room
-/// for beside attributes: names in their symbol tables have the same bytes, but are not marked as UTF-8.
+/// The groups with a name that is not ASCII, and the number of their links. Groups with more links than a header can
+/// hold beside attributes are left out. Names in their symbol tables have the same bytes, but are not marked as UTF-8.
 fn groups_with_messages(definitions: &[Definition]) -> HashMap<&str, usize> {
     const MOST: usize = 1 << 15;
     let places = || definitions.iter().filter_map(place);
@@ -155,7 +158,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Adds an object to its group. Returns its number.
+    /// Adds an object to its group, and returns its number.
     fn add(&mut self, path: &'a str, object: Made) -> Option<usize> {
         let (parent, name) = path.rsplit_once('/')?;
         let number = self.objects.len();
@@ -273,7 +276,7 @@ impl<'a> Maker<'a> {
         made.in_heap(name, &datatype::variable_text(), space, texts?)
     }
 
-    /// Writes the attributes by which HDF5 knows dimension scales (HDF5 Dimension Scale Specification 1.0), and labels.
+    /// Writes the attributes of dimension scales (HDF5 Dimension Scale Specification 1.0), and labels.
     fn scales(&mut self, datasets: &[Defined]) -> Option<()> {
         let numbers = std::mem::take(&mut self.of_datasets);
         for (id, (number, defined)) in numbers.iter().zip(datasets).enumerate() {
@@ -335,11 +338,11 @@ impl<'a> Maker<'a> {
 
 /// Bytes of an element of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
 const USE: usize = 16;
-/// The most uses of a scale that its header lists. A message has less than 64 KiB.
+/// The most uses of a scale that fit into its header. A message has less than 64 KiB.
 const MOST_USES_IN_HEADER: usize = 3900;
 
 impl Made {
-    /// Adds an attribute whose elements lie in a heap: of each its length, and what is stored.
+    /// Adds an attribute with elements in a heap: the length and the contents of each.
     fn in_heap(
         &mut self,
         name: &str,
@@ -355,7 +358,7 @@ impl Made {
         let elements: Vec<u8> = elements.collect();
         let at = self.elements(name, datatype, space, &elements)?;
         for (number, (len, stored)) in values.into_iter().enumerate() {
-            // A list without elements lies nowhere. A text does, or it would be none.
+            // An empty list has no place in a heap. A text always has one, because otherwise it would not be a text.
             if len > 0 || matches!(stored, Stored::Bytes(_)) {
                 let at = at + 16 * number + 4;
                 self.heap_values.push(HeapValue { at, stored });
@@ -364,7 +367,7 @@ impl Made {
         Some(())
     }
 
-    /// Adds an attribute. Returns where its elements begin.
+    /// Adds an attribute, and returns the position of its elements.
     fn elements(
         &mut self,
         name: &str,
@@ -377,7 +380,7 @@ impl Made {
         Some(at + data.len() - elements.len())
     }
 
-    /// Adds a text with a zero at its end, as readers expect it of scales.
+    /// Adds a text with a zero byte at its end, as readers of scales expect.
     fn terminated_text(&mut self, name: &str, text: &str) -> Option<()> {
         let text = [text.as_bytes(), &[0]].concat();
         let datatype = datatype::text(u32::try_from(text.len()).ok()?, 0, !text.is_ascii());
@@ -385,7 +388,7 @@ impl Made {
             .map(|_| ())
     }
 
-    /// Adds the list of the dimensions that use a scale. `numbers` of objects, by the IDs of datasets.
+    /// Adds the list of dimensions that use a scale. `numbers` maps the IDs of datasets to object numbers.
     fn reference_list(&mut self, uses: &[(usize, u32)], numbers: &[usize]) -> Option<()> {
         let members = [
             ("dataset", 0, datatype::reference()),
@@ -407,7 +410,7 @@ impl Made {
         Some(())
     }
 
-    /// Adds the scales of each dimension, which are IDs. `numbers` of objects, by the IDs of datasets.
+    /// Adds the scales of each dimension, given by ID. `numbers` maps the IDs of datasets to object numbers.
     fn dimension_list(&mut self, attached: &[Vec<u32>], numbers: &[usize]) -> Option<()> {
         let of_dimension = |of: &Vec<u32>| {
             let objects = of.iter().map(|id| numbers.get(*id as usize).copied());

@@ -7,22 +7,22 @@ use crate::Result;
 /// A link of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Its name.
+    /// The name of the link.
     pub name: Vec<u8>,
-    /// Whether the name is marked as UTF-8. Symbol tables mark none.
+    /// Whether the name is marked as UTF-8. Symbol tables never mark a name.
     pub utf8: bool,
-    /// Its place in the order in which the links of the group were created, where the group keeps that.
+    /// The creation order of the link, if the group tracks it.
     pub order: Option<u64>,
-    /// What it leads to.
+    /// The target of the link.
     pub target: LinkTarget,
 }
 
-/// What a link leads to.
+/// The target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkTarget {
     /// The object at this address.
     Hard(u64),
-    /// What is at this path: from the root group if it begins with a slash, else from the group of the link.
+    /// A path: from the root group if it begins with a slash, else from the group of the link.
     Soft(Vec<u8>),
     /// An object of another file.
     External {
@@ -31,7 +31,7 @@ pub enum LinkTarget {
         /// The path of the object in it.
         path: Vec<u8>,
     },
-    /// A link of a type that a program has defined: its number.
+    /// A user-defined link: the number of its class.
     Other(u8),
 }
 
@@ -82,7 +82,7 @@ fn target(class: u8, fields: &mut Fields<'_>) -> Option<LinkTarget> {
     Some(match class {
         SOFT => LinkTarget::Soft(value.to_vec()),
         EXTERNAL => {
-            // The first byte has a version and flags.
+            // The first byte holds version and flags.
             let mut texts = value.get(1..)?.split(|byte| *byte == 0).map(<[u8]>::to_vec);
             LinkTarget::External {
                 file: texts.next()?,

@@ -1,5 +1,5 @@
-//! Links (IV.A.2, IV.A.2.g and h; III.B): those of old groups in a symbol table, those of new ones as messages or in a fractal
-//! heap.
+//! The links of groups (IV.A.2, IV.A.2.g and h; III.B). Old groups keep links in a symbol table, new groups in messages
+//! or a fractal heap.
 
 mod link;
 mod symbol_table;
@@ -18,17 +18,17 @@ use crate::messages::Header;
 use crate::{Objects, Result, at};
 use symbol_table::SymbolTable;
 
-/// How many soft links one path may lead through. It is libhdf5's default.
+/// The most soft links on one path. This is libhdf5's default.
 const MOST_SOFT_LINKS: usize = 16;
-/// How many names one path may have with those of its soft links.
+/// The most names on one path, including those of its soft links.
 const MOST_NAMES: usize = 4096;
-/// The bytes of a record of the index: a hash, and the number of an object in the heap.
+/// The bytes of an index record: a hash, and a heap ID.
 const RECORD: usize = 11;
 
-/// The types of messages that say which links a group has.
+/// The message types that describe the links of a group.
 const KINDS: [u16; 3] = [kind::SYMBOL_TABLE, kind::LINK_INFO, kind::LINK];
 
-/// Where the links of a group are.
+/// The place of a group's links.
 enum Links<'a, B: ?Sized> {
     Table(SymbolTable<'a, B>),
     Header(Vec<Link>),
@@ -39,8 +39,8 @@ enum Links<'a, B: ?Sized> {
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// The links of the group at an address, by name. Where the group keeps the order in which they were created, each has its
-    /// place in it: [`Link::order`].
+    /// The links of the group at an address, sorted by name. If the group tracks creation order, each link has its
+    /// [`Link::order`].
     pub fn links(&self, group: u64) -> Result<Vec<Link>> {
         let read = || {
             let mut links = match Links::read(&self.bytes, group)?.ok_or(NO_GROUP)? {
@@ -54,7 +54,7 @@ impl<B: HeaderBytes> Objects<B> {
         read().map_err(at(group))
     }
 
-    /// The link of this name in the group at an address. Of a large group it reads a few blocks only.
+    /// The link called `name` in the group at an address. Only a few blocks of a large group are read.
     pub fn link(&self, group: u64, name: impl AsRef<[u8]>) -> Result<Option<Link>> {
         let read = || {
             let links = Links::read(&self.bytes, group)?.ok_or(NO_GROUP)?;
@@ -63,9 +63,9 @@ impl<B: HeaderBytes> Objects<B> {
         read().map_err(at(group))
     }
 
-    /// The address of the object that a path leads to, from the root group on. Soft links are followed. `None`: there is no
-    /// such link, or a soft link leads nowhere. Fails where the path leads through more than 16 soft links or 4096 names, to
-    /// another file, or through a link of a type that only programs know.
+    /// The address of the object at a path from the root group. Soft links are followed. `None`: a link is missing, or
+    /// a soft link leads nowhere. Fails if the path leads through more than 16 soft links or 4096 names, to another
+    /// file, or through a user-defined link.
     pub fn find(&self, path: impl AsRef<[u8]>) -> Result<Option<u64>> {
         let path = path.as_ref();
         self.follow(path)
@@ -74,7 +74,7 @@ impl<B: HeaderBytes> Objects<B> {
 
     fn follow(&self, path: &[u8]) -> Result<Option<u64>> {
         let mut group = self.root();
-        // The next one is the last.
+        // The last name is the next one to follow.
         let mut names = parts(path);
         let (mut followed, mut seen) = (0, 0);
         while let Some(name) = names.pop() {
@@ -115,7 +115,7 @@ impl<B: HeaderBytes> Objects<B> {
 
 const NO_GROUP: &str = "no group";
 
-/// The names of a path, the last one first.
+/// The names of a path, last name first.
 fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/');
     let names = names.filter(|name| !name.is_empty() && *name != b".");
@@ -123,7 +123,7 @@ fn parts(path: &[u8]) -> Vec<Vec<u8>> {
 }
 
 impl<'a, B: HeaderBytes> Links<'a, B> {
-    /// `None` where the object is no group.
+    /// Finds the links of a group; `None` if the object is no group.
     fn read(bytes: &'a B, address: u64) -> Result<Option<Self>> {
         let header = Header::read(bytes, address, &KINDS)?;
         if let Some(message) = header.first(kind::SYMBOL_TABLE) {
@@ -157,7 +157,8 @@ impl<'a, B: HeaderBytes> Links<'a, B> {
     }
 }
 
-/// The addresses of the heap and the index of names in a link info message (IV.A.2.c). `Some(None)`: the links are messages.
+/// The addresses of the heap and of the index of names in a link info message (IV.A.2.c). `Some(None)`: the links are
+/// messages.
 fn dense_places(message: &[u8]) -> Option<Option<(u64, u64)>> {
     const TRACKS_ORDER: u8 = 1;
     let mut fields = Fields(message);

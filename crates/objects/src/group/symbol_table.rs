@@ -1,4 +1,4 @@
-//! The links of an old group: a version-1 B-tree of their names (III.A.1), whose leaves are symbol table nodes (III.B).
+//! The links of an old group: a version-1 B-tree (III.A.1) of names, with symbol table nodes as leaves (III.B).
 
 use std::cmp::Ordering;
 
@@ -9,13 +9,13 @@ use crate::Result;
 use crate::bounds::Allowance;
 use crate::heap::LocalHeap;
 
-/// Bytes of the header of a node of the tree.
+/// Bytes of the header of a tree node.
 const NODE: u64 = 24;
-/// Bytes of the header of a leaf, and of an entry of it.
+/// Bytes of the header of a leaf, and of one of its entries.
 const LEAF: u64 = 8;
 const ENTRY: u64 = 40;
 
-/// A symbol table whose heap was opened.
+/// A symbol table with an open heap.
 pub struct SymbolTable<'a, B: ?Sized> {
     bytes: &'a B,
     heap: LocalHeap<'a, B>,
@@ -26,13 +26,13 @@ pub struct SymbolTable<'a, B: ?Sized> {
 /// A node of the tree.
 struct Node {
     level: u8,
-    /// Where in the heap the last name below each child is.
+    /// The heap offset of the last name below each child.
     last: Vec<u64>,
     children: Vec<u64>,
 }
 
 impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
-    /// The table that a symbol table message names (IV.A.2.r).
+    /// Opens the table of a symbol table message (IV.A.2.r).
     pub fn open(bytes: &'a B, message: &[u8]) -> Result<Self> {
         let mut fields = Fields(message);
         let (root, heap) = fields
@@ -51,7 +51,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
         let mut links = Vec::new();
         let mut nodes = Allowance::of(self.bytes);
         let mut names = Allowance::of(self.bytes);
-        // Nodes, and their levels where these are known.
+        // Nodes, and their levels if known.
         let mut to_read = vec![(self.root, None)];
         while let Some((address, level)) = to_read.pop() {
             let node = self.node(address, level)?;
@@ -77,10 +77,10 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
         Ok(links)
     }
 
-    /// The link of this name.
+    /// The link called `name`.
     pub fn find(&self, name: &[u8]) -> Result<Option<Link>> {
         let (mut address, mut level) = (self.root, None);
-        // Each node is one level below the one before it.
+        // Each node lies one level below the one before it.
         loop {
             let node = self.node(address, level)?;
             let child = first_at_least(node.last.len(), |at| {
@@ -107,7 +107,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
         Ok(found.filter(|link| link.name == name))
     }
 
-    /// The node at `address`. `level` is known for all nodes but the root.
+    /// Reads the node at `address`. The level is known for all nodes except the root.
     fn node(&self, address: u64, level: Option<u8>) -> Result<Node> {
         let none = || format!("no node of a group at {address}");
         let header = read_vec(self.bytes, address, NODE)?;
@@ -124,7 +124,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
             .0
             .iter()
             .map(|bytes| u64::from_le_bytes(*bytes));
-        // A key stands before, between and behind the children. The first one is that of no child.
+        // Keys stand before, between and behind the children. The first key belongs to no child.
         let (keys, children): (Vec<_>, Vec<_>) =
             numbers.enumerate().partition(|(at, _)| at % 2 == 0);
         Ok(Node {
@@ -134,7 +134,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
         })
     }
 
-    /// The entries of a leaf.
+    /// Reads the entries of a leaf.
     fn leaf(&self, address: u64) -> Result<Vec<u8>> {
         let header = read_vec(self.bytes, address, LEAF)?;
         let [b'S', b'N', b'O', b'D', 1, _, low, high] = *header else {
@@ -171,7 +171,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
     }
 }
 
-/// The first of `len` items in order that is not less.
+/// The position of the first of `len` sorted items that is not less.
 fn first_at_least(len: usize, order: impl Fn(usize) -> Result<Ordering>) -> Result<usize> {
     let (mut from, mut to) = (0, len);
     while from < to {
@@ -207,7 +207,7 @@ mod tests {
         [&b"SNOD\x01\0\x02\0"[..], &entries.concat()].concat()
     }
 
-    /// Links a, c and e, g to the objects 10, 30, 50; and c is a soft one to `a`.
+    /// Hard links `a`, `e` and `g` to the objects 10, 50 and 70, and a soft link `c` to `a`, in two leaves.
     fn table() -> Vec<u8> {
         let data = b"\0a\0c\0e\0g\0";
         let head = [data.len() as u64, 0, 32].map(u64::to_le_bytes);

@@ -11,53 +11,53 @@ use crate::bounds::Allowance;
 
 /// Bytes of the header of a heap without filters.
 const HEADER: u64 = 146;
-/// An end that comes too early.
+/// The message for a truncated block.
 const SHORT: &str = "a block of a fractal heap that ends early";
 
-/// A fractal heap whose header was read. It keeps the blocks that it has read.
+/// A fractal heap with its header. Blocks are kept once they have been read.
 pub struct FractalHeap<'a, B: ?Sized> {
     bytes: &'a B,
     address: u64,
     header: Header,
     blocks: HashMap<u64, Vec<u8>>,
     to_keep: Allowance,
-    /// For objects.
+    /// The limit for objects.
     to_read: Allowance,
 }
 
-/// What the header says.
+/// The contents of a heap header.
 struct Header {
-    /// Bytes of the number of an object.
+    /// Bytes of a heap ID.
     id_len: usize,
     has_checksums: bool,
-    /// The largest managed object.
+    /// Size of the largest managed object.
     most_managed: u32,
-    /// The index of huge objects.
+    /// The address of the index of huge objects.
     huge: Option<u64>,
     table: Table,
     root: Option<u64>,
-    /// Rows of the root block. 0: it is a direct one.
+    /// Rows of the root block; 0 if it is a direct block.
     rows: u64,
 }
 
-/// The doubling table: the sizes of blocks.
+/// The doubling table, which defines the sizes of blocks.
 struct Table {
-    /// Blocks in a row.
+    /// Blocks per row.
     width: u64,
-    /// Bytes of a block of the first row. It and the largest size are powers of two.
+    /// Bytes of a block in the first row. This and the largest size are powers of two.
     start: u64,
     most_direct: u64,
     /// Bits of an offset in the heap.
     offset_bits: u16,
 }
 
-/// A block below another one.
+/// A child of an indirect block.
 struct Child {
-    /// Its number in the block.
+    /// The number of the child.
     number: u64,
-    /// What lies in front of it in the block.
+    /// The bytes of the heap in front of the child, within its parent.
     before: u64,
-    /// Bytes of it and all below it.
+    /// Bytes of the child and everything below it.
     size: u64,
     is_direct: bool,
 }
@@ -68,17 +68,17 @@ impl Table {
         usize::from(self.offset_bits.div_ceil(8))
     }
 
-    /// The number of rows that have direct blocks.
+    /// The number of rows with direct blocks.
     fn direct_rows(&self) -> u64 {
         u64::from(self.most_direct.ilog2() - self.start.ilog2()) + 2
     }
 
-    /// Bits of the size of the first row.
+    /// The base-2 logarithm of the size of the first row.
     fn first_row_bits(&self) -> u32 {
         self.start.ilog2() + self.width.ilog2()
     }
 
-    /// The child that has the byte at `offset` of a block with this many rows.
+    /// The child that contains the byte at `offset` of a block with `rows` rows.
     fn child(&self, offset: u64, rows: u64) -> Option<Child> {
         let first_bits = self.first_row_bits();
         let (row, before_row, size) = match offset.checked_ilog2() {
@@ -101,7 +101,7 @@ impl Table {
         })
     }
 
-    /// The number of rows of an indirect block that is itself a child.
+    /// The number of rows of a child that is an indirect block.
     fn rows(&self, child: &Child) -> Option<u64> {
         let bits = child
             .size
@@ -112,7 +112,7 @@ impl Table {
 }
 
 impl Header {
-    /// Bytes of the length of a managed object.
+    /// Bytes of the length field of a managed object.
     fn length_len(&self) -> usize {
         let in_block = self.table.most_direct.ilog2().div_ceil(8);
         let of_object = self
@@ -125,7 +125,7 @@ impl Header {
     fn read<B: HeaderBytes + ?Sized>(bytes: &B, address: u64) -> Result<Self> {
         const HAS_CHECKSUMS: u8 = 2;
         let none = || format!("no fractal heap at {address}");
-        // A heap with filters has a longer header, with its checksum elsewhere.
+        // A heap with filters has a longer header and its checksum at another place.
         let front = read_vec(bytes, address, 10)?;
         if let [b'F', b'R', b'H', b'P', 0, _, _, low, high, _] = *front
             && [low, high] != [0, 0]
@@ -145,7 +145,7 @@ impl Header {
             let most_managed = fields.u32()?;
             fields.skip(8)?;
             let huge = fields.address()?;
-            // Amounts and numbers.
+            // Statistics and free space are skipped.
             fields.skip(10 * 8)?;
             let width = fields.u16()?.into();
             let (start, most_direct) = (fields.u64()?, fields.u64()?);
@@ -181,7 +181,7 @@ impl Header {
 }
 
 impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
-    /// The heap at `address`.
+    /// Opens the heap at `address`.
     pub fn open(bytes: &'a B, address: u64) -> Result<Self> {
         Ok(FractalHeap {
             bytes,
@@ -193,7 +193,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
         })
     }
 
-    /// The object with this number (III.G, fractal heap ID).
+    /// Reads the object with this heap ID (III.G).
     pub fn object(&mut self, id: &[u8]) -> Result<Vec<u8>> {
         const MANAGED: u8 = 0;
         const HUGE: u8 = 1;
@@ -214,7 +214,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
         }
     }
 
-    /// An object in a block.
+    /// Reads a managed object.
     fn managed(&mut self, id: &[u8]) -> Result<Vec<u8>> {
         let table = &self.header.table;
         let mut fields = Fields(id);
@@ -229,7 +229,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
         Ok(found.ok_or(SHORT)?.to_vec())
     }
 
-    /// The direct block that has the byte at `offset`: its address and size, and where in it that byte is.
+    /// The direct block that contains the byte at `offset`: its address and size, and the position of the byte in it.
     fn direct(&mut self, mut offset: u64) -> Result<(u64, u64, u64)> {
         let none = "an object of a fractal heap in no block";
         let mut address = self.header.root.ok_or(none)?;
@@ -237,7 +237,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
         if rows == 0 {
             return Ok((address, self.header.table.start, offset));
         }
-        // The blocks of a child are smaller than it, so this ends.
+        // A child is smaller than its parent, so the loop ends.
         loop {
             let child = self.header.table.child(offset, rows).ok_or(none)?;
             let below = self.child_address(address, rows, child.number)?;
@@ -270,7 +270,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
         Ok(child.ok_or(SHORT)?)
     }
 
-    /// A direct block (III.G.2). Its first bytes are its own header.
+    /// Reads a direct block (III.G.2), including its header.
     fn direct_block(&mut self, address: u64, size: u64) -> Result<&[u8]> {
         if !self.blocks.contains_key(&address) {
             self.to_keep.take(size)?;
@@ -285,7 +285,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
         Ok(block)
     }
 
-    /// Fails where a block does not begin with its signature and the address of the heap.
+    /// Fails if a block does not begin with its signature and the address of the heap.
     fn expect(&self, block: &[u8], signature: &[u8], address: u64) -> Result<()> {
         let mut fields = Fields(block);
         fields
@@ -294,7 +294,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
             .ok_or_else(|| format!("no block of the fractal heap at {address}").into())
     }
 
-    /// The checksum of a direct block lies in its header, and is computed as if it were zeros.
+    /// Checks a direct block. Its header holds the checksum, which is computed with zeros in that field.
     fn check(&self, block: &[u8], address: u64) -> Result<()> {
         let at = 13 + self.header.table.offset_len();
         let mut zeroed = block.to_vec();
@@ -307,7 +307,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
         Ok(())
     }
 
-    /// An object of its own. Its number has its place, or is a number in an index.
+    /// Reads a huge object. The heap ID holds its place, or its number in an index.
     fn huge(&mut self, id: &[u8]) -> Result<Vec<u8>> {
         let mut fields = Fields(id);
         let (at, len) = if id.len() >= 16 {
@@ -320,7 +320,7 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
         read_vec(self.bytes, at, len)
     }
 
-    /// Address and length of a huge object with this number.
+    /// Looks up the address and length of a huge object in the index.
     fn indexed(&self, number: u64) -> Result<(u64, u64)> {
         let none = || {
             format!(
@@ -345,9 +345,9 @@ impl<'a, B: HeaderBytes + ?Sized> FractalHeap<'a, B> {
     }
 }
 
-/// An object that is in its own number.
+/// Reads a tiny object from its heap ID.
 fn tiny(first: u8, rest: &[u8]) -> Result<Vec<u8>> {
-    // Longer numbers have longer lengths.
+    // Longer IDs have longer length fields.
     const SHORT_ID: usize = 17;
     let high = usize::from(first & 0xf);
     let (len, data) = match rest.split_first() {
@@ -361,7 +361,7 @@ fn tiny(first: u8, rest: &[u8]) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// As libhdf5 makes it for links and attributes.
+    /// The table that libhdf5 makes for links and attributes.
     fn table() -> Table {
         Table {
             width: 4,
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(place(0x80000), (36, 0x80000, 131072, false));
         assert!(table.child(0x80000, 9).is_none());
         assert!(table.child(u64::MAX, 20).is_none());
-        // The rows of an indirect block end where it ends.
+        // The rows of an indirect block end at the end of the block.
         let child = table.child(0x80000, 20).unwrap();
         let rows = table.rows(&child).unwrap();
         assert!(table.child(child.size - 1, rows).is_some());

@@ -1,4 +1,4 @@
-//! Global heap collections (III.E): values of variable length, and regions that references name.
+//! Global heap collections (III.E): values of variable length, and regions of references.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use h5logfs_log::image::{Fields, HeaderBytes, read_vec};
 use crate::Result;
 use crate::bounds::Allowance;
 
-/// Bytes of the header of a collection, and of that of an object in it.
+/// Bytes of the header of a collection, and of the header of an object.
 const HEADER: u64 = 16;
 
-/// The collections of a file, as far as they were read.
+/// The collections of a file that have been read.
 pub struct GlobalHeaps<'a, B: ?Sized> {
     bytes: &'a B,
     collections: HashMap<u64, Collection>,
-    /// For the collections.
+    /// The limit for collections.
     to_index: Allowance,
-    /// For the objects.
+    /// The limit for objects.
     to_read: Allowance,
 }
 
@@ -24,7 +24,7 @@ pub struct GlobalHeaps<'a, B: ?Sized> {
 type Collection = HashMap<u32, (u64, u64)>;
 
 impl<'a, B: HeaderBytes + ?Sized> GlobalHeaps<'a, B> {
-    /// None were read yet.
+    /// Starts without collections.
     pub fn new(bytes: &'a B) -> Self {
         GlobalHeaps {
             bytes,
@@ -60,11 +60,11 @@ impl<'a, B: HeaderBytes + ?Sized> GlobalHeaps<'a, B> {
         self.to_index.take(end - address)?;
         let mut found = Collection::new();
         let mut at = address + HEADER;
-        // What is shorter than a header is free.
+        // A rest shorter than a header is free.
         while end - at >= HEADER {
             let header = read_vec(self.bytes, at, HEADER)?;
             let (index, len) = object(&header).ok_or("a short object")?;
-            // The size of free space counts its header.
+            // The size of free space includes its header.
             let taken = match index {
                 0 => Some(len.max(HEADER)),
                 _ => len
@@ -86,7 +86,7 @@ impl<'a, B: HeaderBytes + ?Sized> GlobalHeaps<'a, B> {
     }
 }
 
-/// The size of a collection with this header.
+/// The size of a collection, from its header.
 fn size(header: &[u8]) -> Option<u64> {
     let mut fields = Fields(header);
     fields.expect(b"GCOL\x01")?;
@@ -94,7 +94,7 @@ fn size(header: &[u8]) -> Option<u64> {
     fields.u64()
 }
 
-/// Number and length of an object with this header.
+/// Number and length of an object, from its header.
 fn object(header: &[u8]) -> Option<(u16, u64)> {
     let mut fields = Fields(header);
     let index = fields.u16()?;

@@ -1,22 +1,22 @@
-//! Local heaps (III.D): the names of an old group.
+//! Local heaps (III.D). They hold the names of an old group.
 
 use h5logfs_log::image::{Fields, HeaderBytes, read_vec};
 
 use crate::Result;
 
-/// How many bytes of a name are read at first.
+/// Bytes of a name in the first read.
 const PIECE: u64 = 32;
 
-/// A local heap whose header was read.
+/// A local heap with its header.
 pub struct LocalHeap<'a, B: ?Sized> {
     bytes: &'a B,
-    /// Address of its data.
+    /// The address of the data.
     data: u64,
     len: u64,
 }
 
 impl<'a, B: HeaderBytes + ?Sized> LocalHeap<'a, B> {
-    /// The heap at `address`.
+    /// Opens the heap at `address`.
     pub fn open(bytes: &'a B, address: u64) -> Result<Self> {
         let header = read_vec(bytes, address, 32)?;
         LocalHeap::of_header(bytes, &header)

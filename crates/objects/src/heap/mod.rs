@@ -1,5 +1,5 @@
-//! Heaps: names of old groups (`local`), values of variable length (`global`), links and attributes of large objects
-//! (`fractal`).
+//! Heaps: `local` for names of old groups, `global` for values of variable length, `fractal` for links and attributes
+//! of large objects.
 
 mod fractal;
 mod global;

@@ -1,8 +1,9 @@
-//! Attributes outside the header of their object (IV.A.2.v), for those that are too large for it. The header is of version 2: headers
-//! of version 1 have no other place for attributes.
+//! Dense attributes (IV.A.2.v): attributes that are too large for the header of their object. The header is of version
+//! 2, because version 1 has no other place for attributes.
 //!
-//! Each attribute is a huge object of a fractal heap without blocks (III.G). Two B-trees of version 2 (III.A.2) lead to them: by the
-//! hashes of names, and by the numbers that the heap gives. A node takes as many bytes as the tree says, so each has one leaf.
+//! Each attribute is a huge object of a fractal heap without blocks (III.G). Two version-2 B-trees (III.A.2) index the
+//! attributes: by the hashes of their names, and by heap number. The size of a node is chosen freely, so each tree is a
+//! single leaf.
 
 use std::ops::Range;
 
@@ -12,17 +13,17 @@ use h5logfs_log::image::{Space, lookup3};
 
 use super::header::Messages;
 
-/// An object whose attributes lie outside its header.
+/// An object with dense attributes.
 #[derive(Debug)]
 pub struct Dense {
     /// The messages of the header.
     header: Messages,
-    /// The names of the attributes, and where they are among the bytes of all.
+    /// The names of the attributes, and their places among the bytes of all attributes.
     attributes: Vec<(Vec<u8>, Range<usize>)>,
 }
 
 impl Dense {
-    /// An object without attributes, whose header has these messages.
+    /// An object with these header messages and no attributes yet.
     pub fn of(header: Messages) -> Self {
         Dense {
             header,
@@ -30,15 +31,15 @@ impl Dense {
         }
     }
 
-    /// Adds an attribute message behind those in `all`. Returns where it begins there.
+    /// Appends an attribute message to `all`, and returns its position there.
     pub fn push(&mut self, all: &mut Messages, name: &[u8], data: &[u8]) -> usize {
         let at = all.push_bytes(data);
         self.attributes.push((name.to_vec(), at..at + data.len()));
         at
     }
 
-    /// Writes the object, to which one link leads. `all`: its attributes. Returns the addresses of the header, and of the
-    /// attributes. `None`: no room.
+    /// Writes the object. One link leads to it. `all` holds its attributes. Returns the address of the header, and the
+    /// address of the attributes; `None` if there is no room.
     pub fn put(&self, space: &mut Space, all: &Messages) -> Option<(u64, u64)> {
         let at = space.put(all.bytes());
         let (mut huge, mut names) = (Vec::new(), Vec::new());
@@ -47,7 +48,7 @@ impl Dense {
             huge.push(place.map(u64::to_le_bytes).as_flattened().to_vec());
             names.push((lookup3(name), &name[..], number));
         }
-        // Names with the same hash are in their own order.
+        // Names with equal hashes are sorted by name.
         names.sort_unstable();
         let names: Vec<Vec<u8>> = names.into_iter().map(name_record).collect();
         let huge = put_tree(space, HUGE_OBJECTS, &huge)?;
@@ -58,9 +59,9 @@ impl Dense {
     }
 }
 
-/// A record of the index of names: the number in the heap, flags, the place in the order of creation, and the hash of the name.
+/// A record of the name index: heap ID, flags, creation order, and the hash of the name.
 fn name_record((hash, _, number): (u32, &[u8], u64)) -> Vec<u8> {
-    /// A number of the heap has eight bytes, of which the first one says what kind of object it is.
+    /// The type bits of the heap ID of a huge object. A heap ID has eight bytes, and its first byte holds the type.
     const HUGE: u8 = 0x10;
     let mut record = vec![HUGE];
     record.extend(&number.to_le_bytes()[..7]);
@@ -70,8 +71,8 @@ fn name_record((hash, _, number): (u32, &[u8], u64)) -> Vec<u8> {
     record
 }
 
-/// The header of a fractal heap (III.G.1) that has `count` huge objects, with their index at `huge`, and nothing else. The other
-/// numbers are those of libhdf5 for attributes.
+/// The header of a fractal heap (III.G.1) with nothing but `count` huge objects. Their index is at `huge`. The other
+/// parameters are libhdf5's for attributes.
 fn heap_header(huge: u64, count: u64, all: &Messages) -> Vec<u8> {
     const ID_LEN: u16 = 8;
     const HAS_CHECKSUMS: u8 = 2;
@@ -84,17 +85,17 @@ fn heap_header(huge: u64, count: u64, all: &Messages) -> Vec<u8> {
     bytes.push(HAS_CHECKSUMS);
     bytes.extend(MOST_MANAGED.to_le_bytes());
     let numbers = [
-        // The last number of a huge object, and their index.
+        // The last ID of a huge object, and the index of huge objects.
         [count, huge],
-        // Free space in blocks, and who manages it.
+        // Free space in blocks, and the address of the free-space manager.
         [0, u64::MAX],
-        // Space in blocks: all, and allocated.
+        // Managed space: total and allocated.
         [0, 0],
-        // How far it is allocated, and objects in it.
+        // The end of the allocated space, and the number of managed objects.
         [0, 0],
-        // Huge objects.
+        // Bytes and number of huge objects.
         [all.bytes().len() as u64, count],
-        // Tiny ones.
+        // Bytes and number of tiny objects.
         [0, 0],
     ];
     for number in numbers.as_flattened() {
@@ -112,11 +113,11 @@ fn heap_header(huge: u64, count: u64, all: &Messages) -> Vec<u8> {
     with_sum(bytes)
 }
 
-/// Writes a B-tree of one leaf with these records, in their order. Returns its address.
+/// Writes a B-tree of one leaf with these records, in the given order. Returns its address.
 fn put_tree(space: &mut Space, kind: u8, records: &[Vec<u8>]) -> Option<u64> {
     /// Signature, version, type and checksum of a node.
     const FRAME: usize = 10;
-    /// The size of most nodes of libhdf5.
+    /// The usual node size of libhdf5.
     const USUAL: usize = 512;
     const SPLIT_AND_MERGE: [u8; 2] = [100, 40];
     let record = records.first()?.len();
@@ -139,9 +140,10 @@ fn put_tree(space: &mut Space, kind: u8, records: &[Vec<u8>]) -> Option<u64> {
     Some(space.put(&with_sum(header)))
 }
 
-/// Writes an object header of version 2 (IV.A.1.b) with these messages, and the attribute info message. Returns its address.
+/// Writes an object header of version 2 (IV.A.1.b) with these messages and the attribute info message. Returns its
+/// address.
 fn put_header(space: &mut Space, messages: &Messages, info: &[u8]) -> Option<u64> {
-    /// The length of the messages has four bytes. There are no times.
+    /// The length of the messages takes four bytes. There are no times.
     const FLAGS: u8 = 2;
     let mut all = Vec::new();
     let own = messages.each();
@@ -158,7 +160,7 @@ fn put_header(space: &mut Space, messages: &Messages, info: &[u8]) -> Option<u64
     Some(space.put(&with_sum(header)))
 }
 
-/// Bytes with their checksum behind them.
+/// Appends the checksum to bytes.
 fn with_sum(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = lookup3(&bytes);
     bytes.extend(sum.to_le_bytes());

@@ -6,10 +6,10 @@ use h5logfs_log::image::object_header::kind;
 
 /// Bytes in front of the first message.
 pub const PREFIX: usize = 16;
-/// Bytes in front of the data of a message.
+/// Bytes of the header of a message.
 pub const HEAD: usize = 8;
 
-/// Messages behind each other.
+/// A sequence of messages.
 #[derive(Debug)]
 pub struct Messages {
     bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub struct Messages {
 }
 
 impl Default for Messages {
-    /// None yet, with room for those of a stub dataset.
+    /// An empty sequence, with room for the messages of a stub dataset.
     fn default() -> Self {
         Messages {
             bytes: Vec::with_capacity(512),
@@ -27,7 +27,7 @@ impl Default for Messages {
 }
 
 impl Clone for Messages {
-    /// With room for an attribute: objects that begin alike differ in these.
+    /// A copy with room for another attribute, because objects with equal beginnings differ in their attributes.
     fn clone(&self) -> Self {
         const ATTRIBUTE: usize = 256;
         let mut bytes = Vec::with_capacity(self.bytes.len() + ATTRIBUTE);
@@ -40,8 +40,8 @@ impl Clone for Messages {
 }
 
 impl Messages {
-    /// Adds a message. Returns where its data begin, behind the begin of the first message. `None` where it is longer than one can
-    /// be, or there are too many.
+    /// Adds a message. Returns the position of its data, counted from the start of the first message; `None` if the
+    /// message is too long, or if there are too many messages.
     pub fn push(&mut self, kind: u16, flags: u8, data: &[u8]) -> Option<usize> {
         let len = u16::try_from(data.len().next_multiple_of(8)).ok()?;
         self.count = self.count.checked_add(1)?;
@@ -54,7 +54,7 @@ impl Messages {
         Some(at)
     }
 
-    /// Adds an attribute of integers of a type (IV.A.2.m, version 1), whose elements are one list. Returns where these begin.
+    /// Adds a one-dimensional attribute of integers (IV.A.2.m, version 1). Returns the position of its elements.
     pub fn push_list<T: Copy, const N: usize>(
         &mut self,
         name: &str,
@@ -68,7 +68,7 @@ impl Messages {
         Some(at + data.len() - elements.len())
     }
 
-    /// Adds bytes that are no message of a header. Returns where they begin.
+    /// Adds bytes that are not a header message. Returns their position.
     pub fn push_bytes(&mut self, data: &[u8]) -> usize {
         let at = self.bytes.len();
         self.bytes.extend(data);
@@ -87,17 +87,17 @@ impl Messages {
         })
     }
 
-    /// Their bytes.
+    /// The bytes of all messages.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many there are.
+    /// The number of messages.
     pub fn count(&self) -> u16 {
         self.count
     }
 
-    /// Writes the header of an object with so many links to it. `more` messages lie elsewhere. Returns its address.
+    /// Writes the header of an object with `links` links. `more` messages lie elsewhere. Returns its address.
     pub fn put(&self, space: &mut Space, links: u32, more: u16) -> Option<u64> {
         let count = self.count.checked_add(more)?;
         let len = u32::try_from(self.bytes.len()).ok()?;
@@ -112,7 +112,7 @@ impl Messages {
     }
 }
 
-/// An attribute message (IV.A.2.m): of version 1, or of version 3 where the name is not ASCII.
+/// An attribute message (IV.A.2.m): of version 1, or of version 3 if the name is not ASCII.
 pub fn attribute(name: &str, datatype: &[u8], space: &[u8], elements: &[u8]) -> Option<Vec<u8>> {
     const UTF8: u8 = 1;
     let (version, pad) = if name.is_ascii() { (1, 8) } else { (3, 1) };
@@ -133,33 +133,33 @@ pub fn attribute(name: &str, datatype: &[u8], space: &[u8], elements: &[u8]) -> 
     Some(data)
 }
 
-/// The datatype message (IV.A.2.d) of an integer of so many bytes, little-endian.
+/// The datatype message (IV.A.2.d) of a little-endian integer of `size` bytes.
 pub fn integer(size: u8, is_signed: bool) -> [u8; 12] {
     let signed = if is_signed { 8 } else { 0 };
     [0x10, signed, 0, 0, size, 0, 0, 0, 0, 0, 8 * size, 0]
 }
 
-/// That of a text of so many bytes, with zeros behind it.
+/// The datatype message of a text of `len` bytes, padded with zeros.
 pub fn text(len: u32) -> Vec<u8> {
     const ASCII_ZERO_PADDED: [u8; 4] = [0x13, 1, 0, 0];
     [ASCII_ZERO_PADDED, len.to_le_bytes()].concat()
 }
 
-/// The dataspace message (IV.A.2.b) of a list.
+/// The dataspace message (IV.A.2.b) of `len` elements in one dimension.
 pub fn list(len: u64) -> Vec<u8> {
     let mut data = vec![1, 1, 0, 0, 0, 0, 0, 0];
     data.extend(len.to_le_bytes());
     data
 }
 
-/// That of elements of this extent; without dimensions of one element.
+/// The dataspace message of a fixed extent. Without dimensions it has one element.
 pub fn simple(dims: &[u64]) -> Option<Vec<u8>> {
     let mut data = vec![1, u8::try_from(dims.len()).ok()?, 0, 0, 0, 0, 0, 0];
     data.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
     Some(data)
 }
 
-/// The dataspace message of an extent with limits. `u64::MAX`: no limit.
+/// The dataspace message of an extent with limits; `u64::MAX` is unlimited.
 pub fn extent(dims: &[u64], max_dims: &[u64]) -> Option<Vec<u8>> {
     const HAS_LIMITS: u8 = 1;
     let mut data = simple(dims)?;
@@ -170,17 +170,17 @@ pub fn extent(dims: &[u64], max_dims: &[u64]) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// That of one element.
+/// The dataspace message of a scalar.
 pub const SCALAR: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
-/// That of no element.
+/// The dataspace message of a null dataspace.
 pub const NULL: [u8; 4] = [2, 0, 0, 2];
 
-/// The layout message (IV.A.2.i) of elements in one piece.
+/// The layout message (IV.A.2.i) of contiguous elements.
 pub fn contiguous(address: u64, len: u64) -> Vec<u8> {
     [&[3, 1][..], &address.to_le_bytes(), &len.to_le_bytes()].concat()
 }
 
-/// The layout message of chunks without storage. `element`: bytes of an element.
+/// The layout message of chunks without storage. `element` is the size of an element in bytes.
 pub fn chunked(chunk: &[u64], element: u32) -> Option<Vec<u8>> {
     let mut data = vec![3, 2, u8::try_from(chunk.len() + 1).ok()?];
     data.extend(u64::MAX.to_le_bytes());
@@ -191,7 +191,7 @@ pub fn chunked(chunk: &[u64], element: u32) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// The filter pipeline message (IV.A.2.l, version 1). Filters have no names.
+/// The filter pipeline message (IV.A.2.l, version 1), with unnamed filters.
 pub fn pipeline(filters: &[Filter]) -> Option<Vec<u8>> {
     let mut data = vec![1, u8::try_from(filters.len()).ok()?, 0, 0, 0, 0, 0, 0];
     for Filter { id, flags, values } in filters {
@@ -208,15 +208,15 @@ pub fn pipeline(filters: &[Filter]) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// When storage is allocated, in a fill value message.
+/// Allocation times in a fill value message.
 pub mod allocation {
     pub const EARLY: u8 = 1;
     pub const LATE: u8 = 2;
     pub const INCREMENTAL: u8 = 3;
 }
 
-/// The fill value message (IV.A.2.f, version 2) of elements whose place is allocated in this way, and that are filled where a program
-/// says so. Without bytes they are zeros.
+/// The fill value message (IV.A.2.f, version 2) for the given allocation time. The fill value is written if a program
+/// has set one. An empty `value` means zeros.
 pub fn fill_value(allocation: u8, value: &[u8]) -> Option<Vec<u8>> {
     const IF_SET: u8 = 2;
     const IS_DEFINED: u8 = 1;

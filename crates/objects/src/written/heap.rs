@@ -1,15 +1,15 @@
-//! Global heap collections (III.E) of values of variable length.
+//! Writes global heap collections (III.E) of variable-length values.
 
 use h5logfs_log::image::Space;
 
-/// The least bytes of a collection.
+/// The smallest size of a collection, in bytes.
 const LEAST: usize = 4096;
-/// Bytes in front of the objects, and in front of the bytes of each.
+/// Bytes of the header of a collection, and of the header of each object.
 const HEADER: usize = 16;
-/// A collection of more bytes gets no further object.
+/// The size from which a collection gets no further object.
 const FULL: usize = 64 << 10;
 
-/// A collection that is not written yet.
+/// A collection that has not been written yet.
 struct Collection {
     objects: Vec<u8>,
     count: u16,
@@ -23,7 +23,7 @@ impl Collection {
         }
     }
 
-    /// Returns the number of the object.
+    /// Adds an object, and returns its number.
     fn add(&mut self, bytes: &[u8]) -> u32 {
         self.count += 1;
         self.push(self.count, bytes.len(), bytes);
@@ -43,7 +43,7 @@ impl Collection {
         let len = (HEADER + self.objects.len()).max(LEAST);
         let free = len - HEADER - self.objects.len();
         if free >= HEADER {
-            // Number 0 is free space, and its length counts its header.
+            // Number 0 is the free space. Its length includes its header.
             self.push(0, free, &[]);
         }
         self.objects.resize(len - HEADER, 0);
@@ -54,7 +54,7 @@ impl Collection {
     }
 }
 
-/// Writes values. Tells of each where it lies: the address of a collection, and its number there.
+/// Writes values. Calls `placed` with the place of each value: the address of a collection, and the number of an object.
 pub fn put<'v>(
     space: &mut Space,
     values: impl Iterator<Item = &'v [u8]>,

@@ -1,20 +1,20 @@
-//! Messages of groups whose links are messages of their headers: link info (IV.A.2.c), group info (IV.A.2.k), links (IV.A.2.g).
+//! Messages of groups that keep their links as messages: link info (IV.A.2.c), group info (IV.A.2.k), links (IV.A.2.g).
 
-/// The link info message: no order of links is kept, and no heap has any.
+/// The link info message of a group that tracks no order and has no heap of links.
 pub const IN_MESSAGES: [u8; 18] = {
     let mut message = [0xff; 18];
     (message[0], message[1]) = (0, 0);
     message
 };
 
-/// The group info message: nothing but usual values.
+/// The group info message with default values.
 pub const GROUP_INFO: [u8; 2] = [0; 2];
 
 const HAS_TYPE: u8 = 8;
 const HAS_CHARACTER_SET: u8 = 16;
 const UTF8: u8 = 1;
 
-/// The message of a hard link. Its last eight bytes are the address.
+/// The message of a hard link. The address is in its last eight bytes.
 pub fn hard(name: &[u8], utf8: bool, address: u64) -> Option<Vec<u8>> {
     let mut message = named(name, utf8, None)?;
     message.extend(address.to_le_bytes());
@@ -30,7 +30,7 @@ pub fn soft(name: &[u8], utf8: bool, path: &[u8]) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// A message up to the name. The length of the name has one byte, or two.
+/// A link message up to the name. The length of the name takes one or two bytes.
 fn named(name: &[u8], utf8: bool, class: Option<u8>) -> Option<Vec<u8>> {
     let len = u16::try_from(name.len()).ok()?;
     let len_bytes = if len > 0xff { 2 } else { 1 };

@@ -1,5 +1,5 @@
-//! Objects of HDF5 files that are written without libhdf5: groups and datasets in object headers of version 1, and the symbol tables
-//! and heaps behind them.
+//! Writes objects of HDF5 files without libhdf5: groups and datasets with object headers of version 1, and their symbol
+//! tables and heaps.
 //!
 //! Objects refer to each other by number. They get addresses when [`put`] writes them.
 //!
@@ -25,76 +25,77 @@ use h5logfs_log::image::object_header::kind;
 use dense::Dense;
 use header::{Messages, PREFIX};
 
-/// Bytes of the superblock (II.A), of version 0.
+/// Bytes of a superblock of version 0 (II.A).
 pub const SUPERBLOCK: usize = h5logfs_log::image::SUPERBLOCK;
 
-/// Half as many links as a leaf of a symbol table has, and children as a node of its B-tree: the defaults of libhdf5, which the
-/// superblock names.
+/// Half the number of links in a leaf of a symbol table, and half the number of children of a node of its B-tree. These
+/// are libhdf5's defaults. The superblock states them.
 const LEAF_K: u16 = 4;
 const NODE_K: u16 = 16;
-/// Sizes of the nodes of symbol tables.
+/// Sizes of the nodes of a symbol table.
 pub const SIZES: Sizes = Sizes::of(LEAF_K, NODE_K);
 
-/// An object that is complete but for addresses.
+/// A complete object, except for addresses.
 #[derive(Debug)]
 pub struct NewObject {
-    /// The messages of its header; of an object with `dense` attributes these. Objects that are alike share them.
+    /// The messages of the header. For an object with `dense` attributes, the messages of these attributes. Objects that
+    /// are alike share them.
     pub messages: Rc<Messages>,
-    /// Where this object differs from those that share its messages.
+    /// The bytes in which this object differs from others with the same messages.
     pub patches: Patches,
-    /// How many links lead to it.
+    /// The number of links to the object.
     pub links: u32,
     /// The links of a group with a symbol table.
     pub table: Option<GroupLinks>,
-    /// Elements of its attributes that lie in a heap.
+    /// Attribute elements that lie in a heap.
     pub heap_values: Vec<HeapValue>,
-    /// Where in the messages the addresses of objects are, and the numbers of these.
+    /// References to objects: positions in the messages, and object numbers.
     pub references: Vec<(usize, usize)>,
-    /// The header of an object whose attributes lie outside it.
+    /// The header of an object with dense attributes.
     pub dense: Option<Dense>,
 }
 
-/// Bytes of messages that are replaced, and where they are: the ID of a dataset, and a time.
+/// Bytes that replace those of the messages, with their positions: the ID of a dataset, and a time.
 pub type Patches = [Option<(usize, [u8; 4])>; 2];
 
 /// The links of a group, by name.
 #[derive(Debug)]
 pub struct GroupLinks {
-    /// Where in the messages the symbol table is named.
+    /// The position in the messages of the address of the symbol table.
     pub at: usize,
     /// Names and targets.
     pub links: Vec<(Vec<u8>, Target)>,
 }
 
-/// What a link leads to.
+/// The target of a link.
 #[derive(Debug)]
 pub enum Target {
-    /// The object of this number.
+    /// The object with this number.
     Object(usize),
-    /// What is at this path.
+    /// A path.
     Path(Vec<u8>),
 }
 
 /// A value of variable length.
 #[derive(Debug)]
 pub struct HeapValue {
-    /// Where in the messages its place is named.
+    /// The position in the messages of the value's place.
     pub at: usize,
     /// The value.
     pub stored: Stored,
 }
 
-/// What lies in a heap.
+/// The contents of a heap object.
 #[derive(Debug)]
 pub enum Stored {
-    /// These bytes.
+    /// Plain bytes.
     Bytes(Vec<u8>),
-    /// The addresses of the objects of these numbers.
+    /// The addresses of objects, given by number.
     Objects(Vec<usize>),
 }
 
 impl Stored {
-    /// The bytes, where objects have these addresses.
+    /// The bytes, once the addresses of objects are known.
     fn bytes(&self, addresses: &[u64]) -> Option<Cow<'_, [u8]>> {
         match self {
             Stored::Bytes(bytes) => Some(bytes.into()),
@@ -107,7 +108,7 @@ impl Stored {
     }
 }
 
-/// An object that is being made.
+/// An object under construction.
 #[derive(Debug, Default)]
 pub struct Made {
     /// See [`NewObject::messages`].
@@ -123,7 +124,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// A group without a link or an attribute. Its links will be messages, or else lie in a symbol table. `None`: no room.
+    /// A group without links or attributes. Its links become messages or lie in a symbol table. `None`: no room.
     pub fn group(has_link_messages: bool) -> Option<Self> {
         let mut made = Made::default();
         if has_link_messages {
@@ -138,12 +139,12 @@ impl Made {
         Some(made)
     }
 
-    /// The messages, to be changed.
+    /// The messages, for changes.
     pub fn messages(&mut self) -> &mut Messages {
         Rc::make_mut(&mut self.messages)
     }
 
-    /// Adds an attribute message. Returns where its data begin in the messages. `None`: no room.
+    /// Adds an attribute message. Returns the position of its data in the messages; `None` if there is no room.
     pub fn push_attribute(&mut self, name: &[u8], flags: u8, data: &[u8]) -> Option<usize> {
         let messages = Rc::make_mut(&mut self.messages);
         match &mut self.dense {
@@ -152,7 +153,7 @@ impl Made {
         }
     }
 
-    /// Adds a link to a group. Symbol tables do not say whether a name is UTF-8. `None`: no room.
+    /// Adds a link to a group. Symbol tables do not record whether a name is UTF-8. `None`: no room.
     pub fn push_link(&mut self, name: Vec<u8>, utf8: bool, target: Target) -> Option<()> {
         if let Some(table) = &mut self.table {
             table.links.push((name, target));
@@ -172,7 +173,7 @@ impl Made {
         Some(())
     }
 
-    /// The object, with so many links to it.
+    /// Completes the object. `links` links lead to it.
     pub fn object(self, links: u32) -> NewObject {
         NewObject {
             messages: self.messages,
@@ -186,9 +187,9 @@ impl Made {
     }
 }
 
-/// About how many bytes objects take.
+/// The approximate number of bytes of objects.
 pub fn size(objects: &[NewObject]) -> usize {
-    /// Of a link, in the tables of its group.
+    /// The bytes of a link in the tables of its group.
     const LINK: usize = 64;
     let of = |object: &NewObject| {
         let links = object.table.as_ref().map_or(0, |table| table.links.len());
@@ -197,26 +198,26 @@ pub fn size(objects: &[NewObject]) -> usize {
     objects.iter().map(of).sum()
 }
 
-/// The root group, whose header is written.
+/// The root group. Its header has already been written.
 pub struct Root<'a> {
-    /// The address of its header.
+    /// The address of the header.
     pub address: u64,
-    /// The address from which places in its messages count.
+    /// The address from which positions in the messages count.
     pub messages: u64,
-    /// A link that its symbol table has besides its own.
+    /// An additional link in the symbol table.
     pub more: Option<Named<'a>>,
 }
 
-/// Where objects lie.
+/// The places of objects.
 pub struct Placed {
-    /// The addresses of their headers.
+    /// The addresses of the object headers.
     pub addresses: Vec<u64>,
-    /// The symbol table of the root group, if it has one. Its header does not name it yet.
+    /// The symbol table of the root group, if it has one. The header does not refer to it yet.
     pub of_root: Option<Table>,
 }
 
-/// Writes objects, of which the first one is the root group, and all that they lead to. `None`: they take too much room, or refer to
-/// an object that is not there.
+/// Writes objects and everything that they refer to. The first object is the root group. `None`: the objects take too
+/// much room, or refer to a missing object.
 pub fn put(space: &mut Space, objects: &[NewObject], mut root: Root<'_>) -> Option<Placed> {
     let (mut addresses, mut messages_at) = (vec![root.address], vec![root.messages]);
     for object in objects.get(1..)? {
@@ -295,16 +296,16 @@ fn put_heap_values(
     Some(())
 }
 
-/// A superblock of version 0 (II.A) of a file that ends at `end`.
+/// A superblock of version 0 (II.A) for a file that ends at `end`.
 pub fn superblock(root: u64, table: Option<Table>, end: u64) -> Vec<u8> {
     const HAS_TABLE: u32 = 1;
     let mut bytes = b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0".to_vec();
     bytes.extend([LEAF_K, NODE_K].map(u16::to_le_bytes).as_flattened());
     bytes.extend([0; 4]);
-    // From byte 0 on; no free space, no driver.
+    // The base address is 0. There is no free-space information and no driver information.
     let addresses = [0, u64::MAX, end, u64::MAX];
     bytes.extend(addresses.map(u64::to_le_bytes).as_flattened());
-    // The root group has no name.
+    // The root group has no link name.
     bytes.extend([0, root].map(u64::to_le_bytes).as_flattened());
     bytes.extend(table.map_or(0, |_| HAS_TABLE).to_le_bytes());
     bytes.extend([0; 4]);

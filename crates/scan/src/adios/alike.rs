@@ -1,5 +1,5 @@
-//! Datasets that are like one that libhdf5 has made. They get a copy of its header, and a link, without libhdf5: it takes some
-//! 20 µs for each, and programs write thousands that are alike.
+//! Datasets that are like one that libhdf5 has made. Each gets a copy of its header and a link, without libhdf5. A call
+//! of libhdf5 takes some 20 µs for each dataset, and programs write thousands of them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,38 +11,38 @@ use h5logfs_adios::tree::{self, Object};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::{Image, NewLinks};
 
-/// The header of a dataset with more dimensions may be in several pieces.
+/// The largest rank of such a dataset. With more dimensions, the header may be in several pieces.
 const MOST_DIMENSIONS: usize = 4;
 
-/// Bytes of a link in the tables of a group, and of a short name, about.
+/// Approximate bytes of a link in the tables of a group, with a short name.
 const LINK: usize = 64;
 
-/// Datasets that are made once libhdf5 has made all other objects.
+/// Datasets to be made after libhdf5 has made all other objects.
 #[derive(Debug, Default)]
 pub(super) struct Copies<'a> {
     copies: Vec<Copy<'a>>,
-    /// Addresses of groups, and of those that they are in.
+    /// The parent of each group, by address.
     parents: HashMap<u64, u64>,
 }
 
 #[derive(Debug)]
 struct Copy<'a> {
-    /// Which of the datasets it is.
+    /// The number of the dataset.
     dataset: usize,
-    /// The address of the header that it gets.
+    /// The address of the header that is copied.
     model: u64,
-    /// The address of its group.
+    /// The address of the group.
     group: u64,
     name: &'a str,
 }
 
 impl<'a> Copies<'a> {
-    /// Notes a group that is in another one.
+    /// Records the parent of a group.
     pub fn add_group(&mut self, group: u64, parent: u64) {
         self.parents.insert(group, parent);
     }
 
-    /// Notes a dataset, by its number among all of them.
+    /// Records a dataset by its number.
     pub fn add(&mut self, dataset: usize, model: u64, group: u64, name: &'a str) {
         self.copies.push(Copy {
             dataset,
@@ -66,7 +66,7 @@ impl<'a> Copies<'a> {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
                     let model = image.object(copy.model)?;
-                    // Most datasets are like the first one.
+                    // Most headers are copies of the first one.
                     image.reserve(left.saturating_mul(model.len() + LINK));
                     new.insert(model)
                 }
@@ -84,9 +84,10 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// Whether datasets like this one may have copies of its header, if that is in one piece: nothing in it leads elsewhere.
+/// Whether other datasets may have copies of the header of this one, if that header is in one piece. Nothing in it may
+/// lead elsewhere.
 pub(super) fn is_model(object: &Object, dataset: &tree::Dataset) -> bool {
-    // Old groups do not tell the character set of a name.
+    // Old groups do not record the character set of a name.
     is_number(&dataset.ty)
         && dataset.shape.len() <= MOST_DIMENSIONS
         && !dataset.has_steps
@@ -94,7 +95,7 @@ pub(super) fn is_model(object: &Object, dataset: &tree::Dataset) -> bool {
         && object.path.is_ascii()
 }
 
-/// Whether all of an object header is in one piece, of the old version: such a one can be copied.
+/// Whether an object header is in one piece and of version 1, and so can be copied.
 pub(super) fn is_in_one_piece(object: &ObjectInfo) -> bool {
     object.version == 1 && object.pieces == 1
 }

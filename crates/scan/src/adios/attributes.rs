@@ -1,7 +1,7 @@
 //! Attributes of the objects of a directory.
 //!
-//! Texts have any length, but in a file of openPMD: its own writer gives them the length that they have, and readers of its files
-//! count on that.
+//! Texts have variable length, except in a file of openPMD. openPMD's own writer stores each text with its exact
+//! length, and the readers of its files rely on it.
 
 use std::ffi::CString;
 
@@ -13,19 +13,19 @@ use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Bytes of an attribute that finds a place in the header of its object: a message has less than 64 KiB.
+/// The largest attribute, in bytes, that fits into the header of its object. A message has less than 64 KiB.
 const LARGEST: u64 = 60_000;
-/// So many attributes are found in a header one after the other. More have an index.
+/// The largest number of attributes that a header holds as a list. More attributes get an index.
 const MOST: usize = 32;
-/// Bytes that a variable-length text takes where its attribute is.
+/// Bytes that an attribute holds for one variable-length text.
 const TEXT: u64 = 16;
 
-/// Bytes of texts of one length in one attribute.
+/// The most bytes of fixed-length texts in one attribute.
 const MOST_FIXED: usize = 1 << 20;
 
 /// The attribute that labels the dimensions of a dataset.
 const LABELS: &str = "DIMENSION_LABELS";
-/// The attribute of the root that says that openPMD's rules hold (section 8).
+/// The attribute of the root that marks a file of openPMD (section 8).
 const OPENPMD: &str = "openPMD";
 /// The label of the dimension of steps.
 const STEP: &str = "step";
@@ -38,7 +38,7 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// For the objects below `root`.
+    /// Makes a writer for the objects below `root`.
     pub fn new(root: &Object) -> Result<Self> {
         Ok(Attributes {
             spaces: AttributeSpaces::new()?,
@@ -47,7 +47,7 @@ impl Attributes {
         })
     }
 
-    /// Writes one that a tree has.
+    /// Writes one attribute of a tree.
     pub fn write(
         &mut self,
         object: &Id,
@@ -92,7 +92,7 @@ impl Attributes {
             .map(|text| text.as_bytes_with_nul().len())
             .max();
         let size = longest.unwrap_or(1);
-        // One long text of many would make them all long.
+        // All texts of the attribute get the length of its longest text.
         let bytes = size.checked_mul(texts.len());
         let bytes = bytes.filter(|bytes| self.has_fixed_texts && *bytes <= MOST_FIXED);
         let Some(bytes) = bytes else {
@@ -108,7 +108,7 @@ impl Attributes {
         h5::write_plain_attribute(object, name_of(name), &datatype, space, &bytes)
     }
 
-    /// Labels the first dimension of a dataset of so many.
+    /// Labels the first dimension of a dataset of rank `rank`.
     pub fn label_steps(&mut self, object: &Id, rank: usize) -> Result<()> {
         let mut labels = vec![CString::default(); rank];
         if let Some(first) = labels.first_mut() {
@@ -125,7 +125,7 @@ impl Attributes {
     }
 }
 
-/// Whether the attributes of an object have to be outside of its header.
+/// Whether the attributes of an object must be stored outside its header.
 pub(super) fn are_outside(object: &Object) -> bool {
     let size = |(name, content): &(String, Content)| {
         let values = match content {
@@ -146,7 +146,7 @@ pub(super) fn are_outside(object: &Object) -> bool {
     attributes.len() > MOST || attributes.iter().any(|attribute| size(attribute) > LARGEST)
 }
 
-/// A text that ends at its first zero. Zeros at its end are none of it; others become U+FFFD.
+/// A text that ends at its first zero byte. Zeros at the end of `text` are dropped. Other zeros become U+FFFD.
 pub(super) fn c_text(text: &str) -> CString {
     let text = text.trim_end_matches('\0').replace('\0', "\u{fffd}");
     CString::new(text).unwrap_or_default()

@@ -16,7 +16,7 @@ use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 
-/// Sources have 16-bit numbers, and three files may be others than `data.N`.
+/// The most data files. Source numbers have 16 bits, and three sources may be other files than `data.N`.
 const MOST_DATA_FILES: usize = (1 << 16) - 3;
 
 /// The open files of a directory.
@@ -29,22 +29,22 @@ pub(super) struct DirectoryFiles<'a> {
     metadata: SourceFile,
     /// `mmd.0`, if there is one.
     formats: Option<SourceFile>,
-    /// `data.N`, by number, as far as blocks have led to them; `None` where there is none.
+    /// `data.N`, by number, as far as blocks refer to them; `None` if the file does not exist.
     data: RefCell<BTreeMap<u32, Option<SourceFile>>>,
-    /// Why one of them could not be opened.
+    /// The first failure to open one of them.
     failure: RefCell<Option<Error>>,
 }
 
-/// The numbers of the sources.
+/// The source numbers.
 pub(super) struct Numbers {
-    /// Of `mmd.0`.
+    /// `mmd.0`.
     pub formats: Option<u16>,
-    /// Of each `data.N`, ascending.
+    /// Each `data.N`, in ascending order.
     pub data: Vec<(u32, u16)>,
 }
 
 impl<'a> DirectoryFiles<'a> {
-    /// Opens the files with metadata. `index` is open already, so the others have all that it speaks of.
+    /// Opens the metadata files. `index` is already open, so the others contain everything that it mentions.
     pub fn open(request: ScanRequest<'a>, index: SourceFile) -> Result<Self> {
         let relative = request.relative;
         let files = LogFiles::of(request.dir, relative, &index);
@@ -60,7 +60,7 @@ impl<'a> DirectoryFiles<'a> {
         })
     }
 
-    /// What the steps are read from.
+    /// The files that the steps are read from.
     pub fn metadata(&self) -> Files<'_> {
         Files {
             index: &self.index,
@@ -69,8 +69,8 @@ impl<'a> DirectoryFiles<'a> {
         }
     }
 
-    /// Whether stored bytes are all there. Opens the file that they are in. Where that fails for another reason than that there
-    /// is no such file, [`DirectoryFiles::check`] tells it.
+    /// Whether all stored bytes at `place` exist. Opens their file. If that fails, except for a missing file,
+    /// [`DirectoryFiles::check`] returns the error.
     pub fn has(&self, place: &Place) -> bool {
         let len = match place.file {
             File::Metadata => Some(self.metadata.len()),
@@ -100,12 +100,12 @@ impl<'a> DirectoryFiles<'a> {
         len
     }
 
-    /// Fails where a file could not be opened.
+    /// Fails if a file could not be opened.
     pub fn check(&self) -> Result<()> {
         self.failure.borrow_mut().take().map_or(Ok(()), Err)
     }
 
-    /// All files that are there. `grow`: a job may append to them.
+    /// All files that exist. `grow`: a job may append to them.
     pub fn into_sources(self, grow: bool) -> Result<(Sources, Numbers)> {
         let mut numbers = Numbers {
             formats: None,
@@ -113,7 +113,7 @@ impl<'a> DirectoryFiles<'a> {
         };
         let mut sources = Sources::default();
         let relative = self.relative;
-        // Their numbers are those of `log::adios`.
+        // The source numbers are those of `log::adios`.
         sources.push(SourcePath::below(relative), self.index);
         sources.push(place(relative, names::METADATA), self.metadata);
         if let Some(formats) = self.formats {
@@ -136,7 +136,7 @@ impl<'a> DirectoryFiles<'a> {
 }
 
 fn next(sources: &Sources) -> u16 {
-    // No more are opened.
+    // The number of open data files is limited.
     sources.files.len() as u16
 }
 

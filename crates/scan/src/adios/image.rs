@@ -1,4 +1,4 @@
-//! The objects of a directory, in memory and without the elements that its files have.
+//! The image of a directory: its objects in memory, without the elements that its files hold.
 
 use super::alike::{Copies, is_in_one_piece, is_model};
 use super::attributes::{Attributes, are_outside, c_text};
@@ -17,11 +17,11 @@ use h5logfs_log::snapshot::{Content, Dataset, Storage};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Texts about what is left out that are kept.
+/// The most diagnostics about objects left out.
 const MOST_DIAGNOSTICS: usize = 1000;
 
-/// Makes the image of these objects, of which the first is the root. The datasets are numbered in their order, those of texts
-/// left out: the image has their elements. `incomplete`: what is missing, for its attribute.
+/// Makes the image of `objects`. The first object is the root. Datasets are numbered in their order. Datasets of texts
+/// get no number, because the image holds their elements. `incomplete` names what is missing, for its attribute.
 pub(super) fn make<'a>(
     objects: &[&'a Object],
     is_big_endian: bool,
@@ -59,7 +59,7 @@ pub(super) fn make<'a>(
     Ok(out)
 }
 
-/// Whether the elements of a dataset are in the image.
+/// Whether the image holds the elements of a dataset.
 pub(super) fn has_elements(dataset: &tree::Dataset) -> bool {
     dataset.ty == Type::Text
 }
@@ -67,9 +67,9 @@ pub(super) fn has_elements(dataset: &tree::Dataset) -> bool {
 struct Maker<'a> {
     root: Id,
     root_address: u64,
-    /// The group that the last object is in.
+    /// The group that contains the last object.
     parent: Option<Parent>,
-    /// The last dataset that libhdf5 has made.
+    /// The last dataset that libhdf5 made.
     model: Option<Model>,
     copies: Copies<'a>,
     chooser: &'a Chooser<'a>,
@@ -81,38 +81,38 @@ struct Maker<'a> {
     out: ShownObjects,
 }
 
-/// A group that objects are in.
+/// A group and its path.
 struct Parent {
     path: String,
     group: Id,
     address: u64,
 }
 
-/// What a dataset is made of, besides its elements and its attributes.
+/// The properties of a dataset, without its elements and attributes.
 #[derive(PartialEq)]
 struct Form {
     ty: Type,
     plan: DatasetPlan,
     is_in_image: bool,
-    /// Its attributes do not fit into its header.
+    /// The attributes do not fit into the header.
     are_outside: bool,
 }
 
-/// A dataset, and what libhdf5 has made for it. Most datasets are like the one before.
+/// A dataset that libhdf5 made, as a model for the next ones. Most datasets are like the one before.
 struct Model {
     form: Form,
     datatype: Id,
     space: Id,
     creation: Id,
-    /// Once the first dataset was made.
+    /// Set once the first dataset has been made.
     described: Option<Described>,
 }
 
-/// What the snapshot tells of a dataset.
+/// The snapshot's description of a dataset.
 struct Described {
     datatype: String,
     filters: Vec<Filter>,
-    /// The address of a header of which others may have copies.
+    /// The address of the header, if other datasets may have copies of it.
     header: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Maker<'a> {
         self.attributes.text(&id, INCOMPLETE, text)
     }
 
-    /// Makes an object. What libhdf5 cannot make is left out.
+    /// Makes an object. Objects that libhdf5 cannot make are left out.
     fn object(&mut self, object: &'a Object) -> Result<()> {
         let id = match &object.dataset {
             None => self.group(object).map(Some),
@@ -167,7 +167,7 @@ impl<'a> Maker<'a> {
         Ok(group)
     }
 
-    /// Makes a dataset. `None`: it is made later, and has no attributes.
+    /// Makes a dataset. `None`: the dataset is made later, and has no attributes.
     fn dataset(
         &mut self,
         object: &'a Object,
@@ -175,7 +175,7 @@ impl<'a> Maker<'a> {
         number: i64,
     ) -> Result<Option<Id>> {
         let is_in_image = has_elements(dataset);
-        // The image has pointers to texts.
+        // The image holds pointers to texts.
         let element = if is_in_image {
             16
         } else {
@@ -242,7 +242,7 @@ impl<'a> Maker<'a> {
         Ok(Some(id))
     }
 
-    /// Puts a dataset into the snapshot.
+    /// Adds a dataset to the snapshot.
     fn describe(
         &mut self,
         object: &Object,
@@ -274,8 +274,8 @@ impl<'a> Maker<'a> {
         });
     }
 
-    /// What a dataset of this form is made of: libhdf5 takes longer for that than for the dataset. Returns the plan of the form,
-    /// too.
+    /// The model for datasets of this form, and the plan of the form. libhdf5 takes longer to make a model than to make
+    /// a dataset.
     fn model_of(&mut self, form: Form) -> Result<(Model, DatasetPlan)> {
         if let Some(known) = self.model.take_if(|known| known.form == form) {
             return Ok((known, form.plan));
@@ -338,7 +338,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The group that the object at a path is in.
+    /// The group of the object at `path`.
     fn parent_of(&mut self, path: &str) -> Result<&Parent> {
         let (path, _) = parent_and_name(path)?;
         let known = self.parent.take_if(|known| known.path == path);
@@ -365,12 +365,12 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The path of the group that an object is in, and its name there.
+/// Splits the path of an object into the path of its group and its name.
 fn parent_and_name(path: &str) -> Result<(&str, &str)> {
     Ok(path.rsplit_once('/').ok_or("a path without a group")?)
 }
 
-/// A link to an object that is made with it.
+/// A link for an object that is about to be made.
 fn link(name: &str) -> Link {
     Link {
         name: name.as_bytes().to_vec(),
@@ -379,12 +379,12 @@ fn link(name: &str) -> Link {
     }
 }
 
-/// `are_outside`: the attributes do not fit into the header.
+/// Sets the creation properties of an object. `are_outside`: its attributes do not fit into the header.
 fn set_properties(creation: &Id, are_outside: bool) -> Result<()> {
     if are_outside {
         h5::order_attributes(creation)?;
     }
-    // Two images of the same directory must be equal.
+    // Two images of one directory must be equal.
     h5::track_times(creation, false)
 }
 
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(values.texts().unwrap(), ["a", "", "c\u{fffd}d"]);
     }
 
-    /// So many that the tables of their groups have one, two and three levels.
+    /// The numbers of datasets give the tables of their groups one, two and three levels.
     #[test]
     fn datasets_that_are_alike_are_made_without_libhdf5() {
         let alike = |prefix: &'static str, many: usize| {
@@ -529,7 +529,7 @@ mod tests {
         assert!(open("/g/h/c2100").is_err());
     }
 
-    /// Attributes that an old header has no room for make it one of several pieces.
+    /// Attributes that do not fit into an old header split it into several pieces.
     #[test]
     fn a_header_in_several_pieces_is_no_model() {
         let many = (0..20).map(|number| (number.to_string(), Value::Text("x".repeat(100))));
@@ -556,7 +556,7 @@ mod tests {
     fn what_cannot_be_made_is_left_out() {
         let objects = [
             group("/", vec![]),
-            // There is no group for it.
+            // The group of this dataset is missing.
             dataset("/none/x", Type::F64, &[1], false, &[]),
             dataset("/few", Type::Text, &[3], false, &["a"]),
             dataset("/y", Type::F32, &[2], false, &[]),

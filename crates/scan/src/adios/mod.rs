@@ -1,7 +1,7 @@
-//! ADIOS2 directories (`docs/formats/adios-bp.md`). Their log file is `md.idx`. libhdf5 only makes the image.
+//! ADIOS2 directories (`docs/formats/adios-bp.md`). The log file is `md.idx`. libhdf5 only makes the image.
 //!
 //! * `files` opens the files of a directory.
-//! * `image` makes the objects, of `types`, with `attributes`. `alike` makes those that are like others.
+//! * `image` makes the objects, with `types` and `attributes`. `alike` makes the datasets that are like others.
 
 mod alike;
 mod attributes;
@@ -25,7 +25,7 @@ use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 
-/// Scans a directory by its `md.idx`. Each step has left a state, as a flush of another log has.
+/// Scans a directory by its `md.idx`. Each step leaves a state, as a flush does in other logs.
 pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     let path = index.path().to_owned();
     let bad = |fault: Fault| Error::of(&path, fault);
@@ -56,7 +56,8 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     let has_large_tables = chooser.has_large_tables();
     sources.check_unchanged()?;
     diagnostics.extend(made.diagnostics);
-    // What `md.idx` speaks of may come later: a writer need not wait for its data files, nor a file system keep their order.
+    // Files that `md.idx` mentions may come later: a writer need not wait for its data files, and a file system need
+    // not keep their order.
     let is_incomplete = !(directory.problems().is_empty() && tree.problems.is_empty());
     let flushes = if is_active { shown } else { 0 };
     Ok(Snapshot {
@@ -77,7 +78,7 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     })
 }
 
-/// How many steps are shown.
+/// The number of steps that are shown.
 fn steps_at(shown_flush: ShownFlush, newest: u64) -> Result<u64, Fault> {
     match shown_flush {
         ShownFlush::Newest => Ok(newest),
@@ -90,7 +91,7 @@ fn steps_at(shown_flush: ShownFlush, newest: u64) -> Result<u64, Fault> {
     }
 }
 
-/// The objects of the first steps.
+/// Builds the objects of the first `steps` steps.
 fn tree_of(
     files: &DirectoryFiles<'_>,
     directory: &Directory,
@@ -112,7 +113,7 @@ fn tree_of(
     Ok(summary.finish())
 }
 
-/// What is to be said about the steps.
+/// The diagnostics about the steps.
 fn state(directory: &Directory, shown: u64) -> Vec<Diagnostic> {
     let newest = directory.steps() as u64;
     let mut found = Vec::new();
@@ -124,7 +125,7 @@ fn state(directory: &Directory, shown: u64) -> Vec<Diagnostic> {
         let text = format!("shown as step {shown} of {newest} left it");
         found.push(Diagnostic::note(text));
     }
-    // What a writer has not completed is no loss.
+    // An incomplete step is no loss.
     let severity = if directory.is_active() {
         Severity::Note
     } else {
@@ -135,7 +136,7 @@ fn state(directory: &Directory, shown: u64) -> Vec<Diagnostic> {
     found
 }
 
-/// The root and all other objects that a copy has.
+/// The root, and all other objects of the choice.
 fn chosen<'t>(tree: &'t Tree, choice: &Choice) -> std::result::Result<Vec<&'t Object>, Fault> {
     let is_there = |path: &str| {
         let by_path = |object: &Object| object.path.as_str().cmp(path);
@@ -146,7 +147,7 @@ fn chosen<'t>(tree: &'t Tree, choice: &Choice) -> std::result::Result<Vec<&'t Ob
     Ok(tree.objects.iter().filter(is_chosen).collect())
 }
 
-/// Where the elements of all datasets come from that the image does not have.
+/// The places of all elements that the image does not hold.
 fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
     let datasets = objects.iter().filter_map(|object| object.dataset.as_ref());
     let logged = datasets.filter(|dataset| !image::has_elements(dataset));
@@ -164,7 +165,7 @@ fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
     }
 }
 
-/// How many steps are read at a time.
+/// The number of steps that are read together.
 fn strip(directory: &Directory, steps: u64) -> u64 {
     let shown = directory
         .numbers()

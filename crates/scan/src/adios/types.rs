@@ -46,7 +46,7 @@ impl Types {
     fn make(&mut self, ty: &Type) -> Result<Id> {
         let order = self.is_big_endian;
         match ty {
-            // One byte has no order.
+            // One byte has no byte order.
             Type::I8 | Type::Char => h5::integer_type(1, true, false),
             Type::U8 => h5::integer_type(1, false, false),
             Type::I16 => h5::integer_type(2, true, order),
@@ -57,7 +57,7 @@ impl Types {
             Type::U64 => h5::integer_type(8, false, order),
             Type::F32 => h5::float_type(4, order),
             Type::F64 => h5::float_type(8, order),
-            // Processors of the other order have no x87, and the files do not tell what they have.
+            // Big-endian processors have no x87, and the files do not say which format they use.
             Type::LongDouble if order => h5::opaque_type(16, "long double"),
             Type::LongDouble => h5::x87_type(),
             Type::Complex32 => self.complex(&Type::F32),
@@ -81,7 +81,7 @@ impl Types {
             }
             members.push((member.name.as_str(), member.offset, ty));
         }
-        // No longer than its members.
+        // The compound is no longer than its members.
         h5::compound_type(of.value_size() as u32, &members)
     }
 }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn elements_have_their_sizes_and_orders() {
-        // The library is there once a list is.
+        // Making a property list loads the library.
         let _library = h5::new_dataset_creation().unwrap();
         let member = |name: &str, offset, ty, count| Member {
             name: name.to_owned(),
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The library's own type of the processor.
+    /// The expected type is libhdf5's own `long double` of this processor.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn a_long_double_is_that_of_the_processor() {

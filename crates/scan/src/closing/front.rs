@@ -1,5 +1,5 @@
-//! The front of a closed file: superblock, root group, and the log's own objects. libhdf5 makes it in memory; then
-//! the addresses of the log are patched in.
+//! The front of a closed file: superblock, root group, and the log's own objects. libhdf5 makes them in memory, and
+//! then the addresses of the log are patched in.
 
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space};
 use h5logfs_common::fault::Fault;
@@ -13,12 +13,12 @@ use h5logfs_log::window::Piece;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The part that a file plays in its log.
+/// The part of a file in its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It has data and their table, behind the front and in this order.
+    /// A file with data and their table, behind the front and in this order.
     Log { data: Piece, table: Piece },
-    /// It has only the user's objects. The data lie in subfiles.
+    /// A file with only the user's objects. The data lie in subfiles.
     Master,
 }
 
@@ -27,7 +27,7 @@ impl Role {
         matches!(self, Role::Log { table, .. } if table.len > 0)
     }
 
-    /// Where the file ends.
+    /// The end of the file.
     pub fn end(self) -> u64 {
         match self {
             Role::Log { table, .. } => table.offset + table.len,
@@ -35,7 +35,7 @@ impl Role {
         }
     }
 
-    /// Where its extents end.
+    /// The end of the extents.
     fn end_of_data(self) -> u64 {
         match self {
             Role::Log { data, .. } => data.offset + data.len,
@@ -44,10 +44,10 @@ impl Role {
     }
 }
 
-/// What the front of a file says.
+/// The contents of a front.
 #[derive(Clone, Copy)]
 pub struct Front<'a> {
-    /// Of the journal.
+    /// The header of the journal.
     pub header: &'a Header,
     /// The identifier of the log.
     pub id: &'a FileId,
@@ -60,7 +60,7 @@ pub struct Front<'a> {
     pub has_seals: bool,
 }
 
-/// The [`FRONT`] bytes of the front. `creation`: creation properties of the file, and of its root group.
+/// Makes the [`FRONT`] bytes of the front. `creation`: creation properties of the file and of its root group.
 pub(super) fn closed_front(front: Front<'_>, creation: &Id) -> Result<Vec<u8>> {
     let Front {
         header,
@@ -93,14 +93,12 @@ pub(super) fn closed_front(front: Front<'_>, creation: &Id) -> Result<Vec<u8>> {
     }
     image.set_superblock(0, role.end())?;
     let mut front = image.into_bytes();
-    // The file ID takes the last 32 bytes. The file in memory grows in large steps: zeros past its end are unused.
+    // The file ID takes the last 32 bytes. The file in memory grows in large steps, so zeros past its end are unused.
     let fits = |available: usize| front.iter().skip(available).all(|b| *b == 0);
     let has_room = fits(SEAL_AT);
-    // Groups with large nodes may take the place of the seal, which only a log with seals needs.
+    // Groups with large nodes may use the bytes of the seal. Only a log with seals needs these.
     if !has_room && (has_seals || !fits(FRONT as usize - 32)) {
-        return Err(
-            "the metadata in front of the log take too much room: a fault of h5logfs".into(),
-        );
+        return Err("the metadata in front of the log take too much room: a bug in h5logfs".into());
     }
     front.resize(FRONT as usize, 0);
     id.mark(&mut front);

@@ -1,4 +1,4 @@
-//! Whether what was kept beside a closed log, of what no flush covered, can still be taken in.
+//! Tells whether unflushed data that were kept beside a closed log can still be taken in.
 
 use std::path::PathBuf;
 
@@ -12,37 +12,37 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::{ExtentHeader, each_with_data};
 use h5logfs_log::source_file::SourceFile;
 
-/// A file beside a log, with what no flush covered.
+/// A file of unflushed data beside a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptFile {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What can be done with it.
+    /// What can be done with the file.
     pub state: KeptState,
 }
 
-/// What can be done with what was kept.
+/// What can be done with kept data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptState {
-    /// It can be taken in.
+    /// The data can be taken in.
     Waits,
-    /// The log has all of it that could be taken in. `rest`: there is more in the file.
+    /// The log has all data that it could take in. `rest`: the file holds more.
     TakenIn {
-        /// Some of it could not.
+        /// The log could not take in some of the data.
         rest: bool,
     },
-    /// It follows one flush, and the log has gone on to another one since.
+    /// The log has gone on since the flush that the data follow.
     Late {
-        /// The flush that it follows.
+        /// The flush that the data follow.
         follows: u64,
         /// The last flush of the log.
         last: u64,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     Damaged,
 }
 
-/// What was kept beside a closed log, the newest last.
+/// The files of kept data beside a closed log, the newest last.
 pub fn all_kept(files: &LogFiles<'_>, master: &SourceFile) -> Result<Vec<(Kept, KeptFile)>> {
     let id = master.file_id()?;
     let kept = Kept::all(files)?.into_iter();
@@ -85,7 +85,8 @@ fn state(files: &LogFiles<'_>, master: &SourceFile, kept: &Kept) -> Result<KeptS
     )
 }
 
-/// The extents of a flush that begins at this byte of a closed data file. None where they cannot be followed.
+/// The headers of the extents of a flush that begins at `begin` in a closed data file. The list is empty if the extents
+/// cannot be followed.
 fn headers_after(file: &SourceFile, begin: u64, flush: u64) -> Result<Vec<ExtentHeader>> {
     let about = |fault| Error::of(file.path(), fault);
     let end = sealed(file).map_err(about)?.map_or(begin, |seal| seal.end);
@@ -103,7 +104,7 @@ fn headers_after(file: &SourceFile, begin: u64, flush: u64) -> Result<Vec<Extent
     }
 }
 
-/// The header of an extent without what depends on the place of its data.
+/// The header of an extent, without the fields that depend on the place of its data.
 fn in_any_place(header: &ExtentHeader) -> ExtentHeader {
     ExtentHeader {
         entries_crc: 0,
@@ -111,7 +112,7 @@ fn in_any_place(header: &ExtentHeader) -> ExtentHeader {
     }
 }
 
-/// Removes what was kept of which the log has all, and takes it out of the list. Returns where it lay.
+/// Removes kept files whose data the log has completely, and takes them out of the list. Returns their paths.
 pub fn remove_taken_in(
     files: &LogFiles<'_>,
     kept: &mut Vec<(Kept, KeptFile)>,

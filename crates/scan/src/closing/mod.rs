@@ -1,9 +1,12 @@
-//! Closes a log: makes valid HDF5 in the Log VOL layout of the files that a job has written.
+//! Closes a log: turns the files of a job into valid HDF5 in the Log VOL layout.
 //!
-//! The data stay where they are. The table of entries goes behind them, and then the user's objects, made of the metadata image: those
-//! that libhdf5 has to copy by `stored`. Last, the superblock and the log's own objects go into the space in front (`front`): a file does not say that it is closed before all is there. Until the journal is removed, all of
-//! this can be repeated, however far it came. The writer does it at a clean close, [`recover()`] later, and for programs that write logs through
-//! HDF5 itself.
+//! The data stay where they are. The table of entries follows them, and then the user's objects, made from the metadata
+//! image. `stored` makes the objects that libhdf5 has to copy. Last, the superblock and the log's own objects go into
+//! the space in front (`front`), so a file does not claim to be closed before it is complete. Every step can be
+//! repeated until the journal is removed.
+//!
+//! The writer closes its log at the end of a job. [`recover()`] closes logs later, and closes the logs of programs that
+//! write through HDF5 itself.
 
 mod front;
 mod kept;
@@ -37,7 +40,7 @@ use h5logfs_log::journal::closed::finish_seal;
 use h5logfs_log::journal::metadata_image::MetadataImage;
 use stored::OpenImage;
 
-/// Writes the front of a data file that gets no objects of the user, and cuts off what follows its table.
+/// Writes the front of a data file without objects of the user, and cuts off all bytes behind its table.
 pub fn write_front(path: &Path, front: Front<'_>) -> Result<()> {
     let creation = h5::new_file_creation().map_err(|e| Error::of(path, e))?;
     put_front(path, front, &creation)
@@ -54,8 +57,8 @@ fn put_front(path: &Path, front: Front<'_>, creation: &Id) -> Result<()> {
     write().map_err(|e: io::Error| Error::io(path, e))
 }
 
-/// Writes the user's objects to their file, and the front that leads to them. `image`: of definitions. Fails where an object cannot be
-/// copied.
+/// Writes the user's objects to their file, and the front that leads to them. `image` is made from definitions. Fails
+/// if an object cannot be copied.
 pub fn write_objects(
     path: &Path,
     front: Front<'_>,
@@ -75,10 +78,10 @@ pub fn write_objects(
     made.write(path, front.id, is_synced)
 }
 
-/// A closed file with the user's objects, but for what lies between its front and these.
+/// A closed file with the user's objects, without the bytes between its front and the objects.
 struct WithObjects {
     added: Added,
-    /// What could not be copied.
+    /// The objects that could not be copied.
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -94,7 +97,7 @@ impl WithObjects {
         })
     }
 
-    /// Writes the objects, and then the front. `is_synced`: not before the objects are on the disk.
+    /// Writes the objects, and then the front. `is_synced`: the objects reach the disk before the front is written.
     fn write(&self, path: &Path, id: &FileId, is_synced: bool) -> Result<()> {
         let file = open_to_write(path, id)?;
         let write = || {
@@ -108,7 +111,7 @@ impl WithObjects {
     }
 }
 
-/// The front gets the seal of the objects.
+/// Writes the seal of the objects into the front.
 fn sealed(mut added: Added) -> Added {
     let start = added.start();
     let (front, objects) = added.front_mut();
@@ -122,7 +125,7 @@ fn open_to_write(path: &Path, id: &FileId) -> Result<File> {
     file.map_err(|e| Error::io(path, e))
 }
 
-/// Lets libhdf5 make objects that are to be added to a file. `size` is about that of the objects.
+/// Lets libhdf5 make objects that are added to a file. `size` is their approximate size.
 fn make<T>(
     path: &Path,
     front: Front<'_>,
@@ -138,7 +141,7 @@ fn make<T>(
     made.map_err(|fault| of_library(path, fault))
 }
 
-/// What libhdf5 says of a file.
+/// The error for a failure of libhdf5 on a file.
 fn of_library(path: &Path, fault: Fault) -> Error {
     match fault {
         Fault::Damage(said) => Error::of(path, plain(&said)),
@@ -146,7 +149,8 @@ fn of_library(path: &Path, fault: Fault) -> Error {
     }
 }
 
-/// An error of libhdf5 in one line. Where a system call failed, libhdf5 also tells the time, descriptors and addresses.
+/// An error of libhdf5 in one line. For a failed system call, libhdf5 also prints the time, descriptors and addresses,
+/// which are left out.
 fn plain(said: &str) -> String {
     let cause = said.split_once("error message = '");
     let cause = cause.and_then(|(_, rest)| Some(rest.split_once('\'')?.0));

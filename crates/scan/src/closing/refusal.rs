@@ -1,4 +1,4 @@
-//! What cannot be recovered, why, and what to do instead.
+//! Explains what cannot be recovered, why, and what to do instead.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::walk;
 use h5logfs_log::{carries_mark, find_signature, netcdf};
 
-/// Of a directory of ADIOS2.
+/// The reason for a directory of ADIOS2.
 const NOTHING_TO_RECOVER: &str = "there is nothing to recover. Its complete steps are read as they are, also while a job writes it or after \
     the job has died; what a job has put into a step that it did not complete is known to ADIOS2 alone";
 
-/// The directory of the log file at `path`, and its name there. Fails where `path` leads to anything else than a file,
-/// or to a part of a log.
+/// The directory of the log file at `path`, and the file's name there. Fails if `path` is no file, or is a part of a
+/// log.
 pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
     log_dir::check_change_for(&log_dir::file_of(path), NOTHING_TO_RECOVER)?;
     let journal = journal::path_of(path);
@@ -43,7 +43,7 @@ pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
     }
 }
 
-/// Whether the log is closed. Fails with the reason where it is no log that could be recovered.
+/// Whether the log is closed. Fails with the reason if the file is no log that can be recovered.
 pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     if file.file_id()?.is_none() {
         let reason = if journal::lacks_front(files, file)? {
@@ -57,13 +57,14 @@ pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
         return Ok(false);
     }
     match files.open(&journal_place(files)) {
-        // It may be the journal of this log.
+        // The unreadable file may be the journal of this log.
         Err(e @ Error::Io { .. }) if !is_missing(&e) => Err(e),
         _ => Ok(true),
     }
 }
 
-/// The data of a log with a journal may have been on their way to the disk when the power went.
+/// The reason for a log with a journal but without a front. Its data may have been on the way to the disk when the
+/// power failed.
 const WITHOUT_FRONT: &str = "it has a journal, but its first bytes cannot be seen here: where another node has just written them, \
                              wait. If the power went before they came to the disk, they are lost: remove the file and its journal, \
                              or replace them with the options `overwrite` and `discard_unclosed`";
@@ -76,11 +77,11 @@ fn journal_place(files: &LogFiles<'_>) -> SourcePath {
     SourcePath::below(journal::path_of(files.log()))
 }
 
-/// What a file is that the writer of h5logfs did not make.
+/// Describes a file that the writer of h5logfs did not make.
 fn not_ours(file: &SourceFile) -> Result<String> {
     if file.is_empty() {
         return Ok(
-            "it is empty: there is nothing to recover. The Log VOL connector leaves such a file when its job ends before its first flush".into(),
+            "it is empty: there is nothing to recover. The Log VOL connector leaves such a file if its job ends before its first flush".into(),
         );
     }
     let signature = find_signature(file)?;
@@ -103,7 +104,7 @@ fn not_ours(file: &SourceFile) -> Result<String> {
     })
 }
 
-/// The error of opening the journal of a log that was not closed.
+/// The error for a journal of an unclosed log that cannot be opened.
 pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
     let path = files.dir().full_path(files.log());
     let journal = files.full_path(&journal_place(files));
@@ -112,7 +113,7 @@ pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
         io::ErrorKind::NotFound => Error::of(
             path,
             format!(
-                "it was not closed, and its journal {name} is not there: copy that beside it from where the job has run. Without it the log cannot be recovered"
+                "it was not closed, and its journal {name} is not there: copy that beside it from where the job ran. Without it the log cannot be recovered"
             ),
         ),
         io::ErrorKind::PermissionDenied if foreign(&cause).is_none() => Error::of(
@@ -125,8 +126,8 @@ pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
     }
 }
 
-/// Fails where another user has written the journal of a log that has a metadata image. libhdf5 reads that here with all rights of
-/// this process, and was not made for hostile bytes.
+/// Fails if another user has written the journal of a log that has a metadata image. libhdf5 would read the image with
+/// all rights of this process, and libhdf5 was not made for hostile bytes.
 pub fn check_owner(path: &Path, journal: &Recorded) -> Result<()> {
     let (user, owner) = (rustix::process::geteuid().as_raw(), journal.identity.owner);
     if user == owner {
@@ -138,7 +139,7 @@ pub fn check_owner(path: &Path, journal: &Recorded) -> Result<()> {
     Err(Error::of(path, reason))
 }
 
-/// Why the log cannot be recovered while its journal is locked.
+/// The reason why the log cannot be recovered while its journal is locked.
 pub fn running(files: &LogFiles<'_>) -> String {
     let journal = files.open(&journal_place(files)).ok();
     let job = journal.as_ref().and_then(job_of);

@@ -1,5 +1,5 @@
-//! Makes the objects of a closed log from its metadata image: the same walk as that of a view, in the other direction. Names are
-//! escaped, and logged datasets become stub datasets. All else is copied as it is.
+//! Makes the objects of a closed log from its metadata image. The walk is that of a view, in the other direction: names
+//! are escaped, and logged datasets become stub datasets. All other objects are copied unchanged.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use h5logfs_objects::defined::metadata_image;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The metadata image of a log that is closed.
+/// The metadata image of a log that is being closed, open in libhdf5.
 pub(super) struct OpenImage<'a> {
     file: Id,
     metadata_image: Cow<'a, MetadataImage>,
@@ -33,10 +33,10 @@ pub(super) struct OpenImage<'a> {
 }
 
 impl<'a> OpenImage<'a> {
-    /// That of a journal.
+    /// Opens the metadata image of a journal.
     pub fn of_journal(journal: &'a Recorded) -> Result<Self> {
         if journal.metadata_image.is_some() {
-            // The program `h5logfs` alone closes logs of HDF5 programs, so this changes no program of a user.
+            // Only the program `h5logfs` closes logs of HDF5 programs, so these settings change no program of a user.
             h5::forbid_plugins()?;
             h5::take_external_links_as_bytes()?;
         }
@@ -60,12 +60,12 @@ impl<'a> OpenImage<'a> {
         }
     }
 
-    /// Bytes of the image: about those of the objects.
+    /// Bytes of the image. The objects take about as many.
     pub fn size(&self) -> u64 {
         self.metadata_image.image.len() as u64
     }
 
-    /// Creation properties of the file that gets the objects.
+    /// Creation properties for the file that gets the objects.
     pub fn creation(&self) -> Result<Id> {
         self.original().creation_of_copy()
     }
@@ -83,7 +83,7 @@ impl<'a> OpenImage<'a> {
     }
 }
 
-/// The objects of a metadata image with the names that they get in a log.
+/// The objects of a metadata image, with the names that they get in a log.
 struct StoredObjects(LoggedObjects);
 
 impl LayoutObjects for StoredObjects {
@@ -100,17 +100,18 @@ impl LayoutObjects for StoredObjects {
     }
 }
 
-/// Makes stub datasets, and copies of the datasets that were never logged.
+/// Makes stub datasets, and copies datasets that were never logged.
 struct StoredDatasets<'a> {
     logged: &'a LoggedObjects,
     image: Image<&'a Vec<u8>>,
     null: Id,
     stub_datasets: StubWriter,
-    /// Models of stub datasets, by what tells that datasets are alike. Programs make thousands that are.
+    /// Models of stub datasets, by the header bytes that make datasets alike. Programs make thousands of datasets that
+    /// are alike.
     models: HashMap<Vec<u8>, Rc<Model>>,
 }
 
-/// What stub datasets take from datasets that are alike.
+/// The properties that stub datasets share if their datasets are alike.
 struct Model {
     datatype: Id,
     creation: Id,
@@ -129,7 +130,7 @@ impl Datasets for StoredDatasets<'_> {
         let Some(id) = self.logged.id(header) else {
             return Ok(None);
         };
-        // libhdf5 tells what is wrong with a header that cannot be read.
+        // An unreadable header is left to libhdf5, which reports the damage.
         let Ok(Some(found)) = self.image.dataset(header) else {
             return Ok(None);
         };
@@ -264,7 +265,7 @@ mod tests {
     use crate::hdf5_sys::{Link, Name, Space};
     use h5logfs_log::image::DatasetHeader;
 
-    /// What an object header says of a dataset that is made with a type, a space and properties, and then changed.
+    /// The object header of a dataset that is made with a type, a space and properties, and then changed.
     fn header(
         size: u32,
         space: &Space,
@@ -290,7 +291,7 @@ mod tests {
         make().unwrap()
     }
 
-    /// The same with and without the newer form of object headers.
+    /// The object header in the old and in the new form.
     fn both(size: u32, space: &Space, set: impl Fn(&Id) -> Result<()>) -> [DatasetHeader; 2] {
         let newer = |creation: &Id| {
             set(creation)?;
@@ -396,7 +397,7 @@ mod tests {
                 3
             );
         }
-        // More of them lie in a heap.
+        // More attributes lie in a heap.
         assert_eq!(
             header(1, &space, h5::order_attributes, attributes(30)),
             None

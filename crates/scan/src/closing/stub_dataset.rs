@@ -11,7 +11,7 @@ use h5logfs_log::logvol::names;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// What a stub dataset says of its dataset.
+/// The values that a stub dataset records about its dataset.
 pub(super) struct StubNumbers<'a> {
     pub id: i64,
     pub dims: &'a [u64],
@@ -21,8 +21,8 @@ pub(super) struct StubNumbers<'a> {
     pub filters: &'a [Filter],
 }
 
-/// The dataspace of a stub dataset: none. But netCDF-C crashes where a dimension scale has no dimensions, so that a stub dataset of a
-/// scale has those of its dataset, without an element.
+/// The dataspace of a stub dataset: null. A scale is the exception, because netCDF-C crashes on a dimension scale
+/// without dimensions. Its stub dataset has the rank of the scale, and no element.
 pub(super) fn stub(is_scale: bool, rank: usize) -> Space {
     if is_scale {
         Space::fixed(&vec![0; rank.max(1)])
@@ -31,14 +31,14 @@ pub(super) fn stub(is_scale: bool, rank: usize) -> Space {
     }
 }
 
-/// Writes these attributes. Thousands of stub datasets share their forms.
+/// Writes the attributes of stub datasets. Thousands of stub datasets share their types and spaces.
 pub(super) struct StubWriter {
     int64: Lists,
     int32: Lists,
     uint32: Lists,
 }
 
-/// One-dimensional attributes of a type, by their lengths.
+/// One-dimensional attributes of one type, by length.
 struct Lists {
     datatype: Id,
     forms: HashMap<u64, PlainForm>,

@@ -1,7 +1,9 @@
-//! What no flush covers, when a log is closed whose job has died: it is kept beside the log, or becomes one more flush.
+//! Unflushed data in the close of a log whose job has died. They are kept beside the log, discarded, or turned into one
+//! more flush.
 //!
-//! A flush is made of it where it lies: what is not in the data file follows there, what lies between extents becomes gaps, and
-//! then a commit goes into the journal. So this can be interrupted as any flush can, and the close goes on from there.
+//! The flush is made of the extents where they lie. Extents of other files move to the end of the data file, and bytes
+//! between extents become gaps. Then a commit goes into the journal. An interruption leaves the state that an
+//! interrupted flush leaves, and the close goes on from there.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,29 +27,29 @@ use h5logfs_log::logvol::extent::{ExtentHeader, crc32, move_extent, sections};
 use h5logfs_log::logvol::{LogDataset, Tables};
 use h5logfs_log::source_file::SourceFile;
 
-/// What is done with data that no flush covers.
+/// The treatment of unflushed data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unflushing {
-    /// They are kept beside the log.
+    /// Keep the data beside the log.
     #[default]
     Keep,
-    /// They become one more flush.
+    /// Make one more flush of the data.
     TakeIn,
-    /// They are thrown away.
+    /// Throw the data away.
     Discard,
 }
 
-/// What was done with data that no flush covers.
+/// The outcome for unflushed data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handled {
-    /// What there was.
+    /// The data that there were.
     pub summary: Summary,
-    /// What became of it.
+    /// What became of the data.
     pub did: Did,
 }
 
 impl Handled {
-    /// What could not be taken in, in words.
+    /// A sentence about the data that could not be taken in, if there are any.
     pub(super) fn left(&self) -> Option<String> {
         let Did::TakenIn {
             left: Some(left), ..
@@ -57,29 +59,29 @@ impl Handled {
         };
         let (summary, left) = (&self.summary, left.display());
         Some(format!(
-            "{summary}: what of it cannot be taken in is kept in {left}"
+            "{summary}: the part that cannot be taken in is kept in {left}"
         ))
     }
 }
 
-/// What became of data that no flush covers.
+/// What became of unflushed data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Did {
-    /// They are in this file now.
+    /// The data are now in this file.
     Kept(PathBuf),
-    /// They are in the log, as one more flush.
+    /// The data are in the log, as one more flush.
     TakenIn {
-        /// Datasets that have become larger, in words.
+        /// Sentences about the datasets that have grown.
         grown: Vec<String>,
-        /// Where those are that could not be taken in.
+        /// The file that keeps data that could not be taken in.
         left: Option<PathBuf>,
     },
-    /// They are gone.
+    /// The data are gone.
     Discarded,
 }
 
-/// Takes what cannot be taken in out of it: of a log of definitions what follows in a rank after an entry of an unknown
-/// dataset, since no definition can stand for that.
+/// Separates the extents that cannot be taken in. In a log of definitions, these are a rank's extents from the first
+/// entry of an unknown dataset on, because no definition can stand for that dataset.
 pub fn split(journal: &Recorded, mut all: Unflushed) -> Unflushed {
     if journal.metadata_image.is_some() {
         return all;
@@ -95,8 +97,8 @@ pub fn split(journal: &Recorded, mut all: Unflushed) -> Unflushed {
     all
 }
 
-/// Makes a flush of it, which the new journal has: the caller has the lock of the present one. Returns the new journal, which is
-/// locked, and which datasets have grown.
+/// Makes a flush of unflushed data, and writes a new journal with it. The caller holds the lock of the present journal.
+/// Returns the new journal, locked, and sentences about the datasets that have grown.
 pub fn take_in(
     path: &Path,
     files: &LogFiles<'_>,
@@ -128,7 +130,7 @@ pub fn take_in(
     let datasets = extents::logged(journal).map_err(|fault| Error::of(path, fault))?;
     let (mut lines, grown) = growth(files, journal, &datasets, &commit)?;
     if journal.metadata_image.is_some() {
-        // The numbers up to this one are taken.
+        // Numbers up to this one are in use.
         let highest = unflushed.highest().unwrap_or_default();
         if highest >= journal.dataset_ids() as u64 {
             let id = u32::try_from(highest).map_err(|e| Error::of(path, e.to_string()))?;
@@ -148,11 +150,12 @@ pub fn take_in(
 /// The extents of a flush in a data file.
 struct Placed {
     end: u64,
-    /// The sum of their tags.
+    /// The sum of the tags of the extents.
     tags: u64,
 }
 
-/// Gives the extents for a data file their places there, and makes gaps of what lies between. Can be repeated.
+/// Moves the extents of a data file to their places, and makes gaps of the bytes between them. This step can be
+/// repeated.
 fn place(journal: &Recorded, unflushed: &Unflushed, number: u32) -> io::Result<Placed> {
     let holder = &unflushed.files[number as usize];
     let target = OpenOptions::new()
@@ -174,7 +177,7 @@ fn place(journal: &Recorded, unflushed: &Unflushed, number: u32) -> io::Result<P
     for extent in others {
         let at = match holder.file.len() {
             len if len <= placed.end => placed.end,
-            // Behind all that is copied from here.
+            // The place lies behind all bytes that are copied.
             len => len.max(placed.end + ExtentHeader::SIZE),
         };
         placed.close_gap(&target, at, flush)?;
@@ -186,21 +189,21 @@ fn place(journal: &Recorded, unflushed: &Unflushed, number: u32) -> io::Result<P
     Ok(placed)
 }
 
-/// The extents for a data file.
+/// The extents of a data file.
 struct Arranged<'a> {
-    /// Those that are there, and stay in their places.
+    /// Extents that stay in their places.
     in_place: Vec<&'a Extent>,
-    /// Those that follow them, in the order of each rank.
+    /// Extents that follow those, in the order of each rank.
     others: Vec<&'a Extent>,
 }
 
 impl<'a> Arranged<'a> {
-    /// Those of a data file whose last flush ends at `begin`.
+    /// Arranges the extents of a data file whose last flush ends at `begin`.
     fn of(unflushed: &'a Unflushed, number: u32, begin: u64) -> Self {
         let of_file = |extent: &Extent| unflushed.files[extent.file].data_file == number;
         let ranks = unflushed.ranks.values();
         let ranks = ranks.filter(|extents| extents.first().is_some_and(of_file));
-        // How many stay. What follows one that is elsewhere has to follow it here, too.
+        // Counts the extents that stay. An extent that follows one of another file has to follow it here, too.
         let is_there = |extent: &&Extent| extent.file == number as usize;
         let mut ranks: Vec<(&[Extent], usize)> = ranks
             .map(|extents| (&extents[..], extents.iter().take_while(is_there).count()))
@@ -210,7 +213,7 @@ impl<'a> Arranged<'a> {
             let mut in_place: Vec<&Extent> = stay.collect();
             in_place.sort_by_key(|extent| extent.loose.place.at);
             let mut end = begin;
-            // Less than a header is no gap.
+            // A gap holds at least one header.
             let too_near = in_place.iter().find(|extent| {
                 let bytes = extent.loose.place.bytes();
                 let gap = bytes.start - std::mem::replace(&mut end, bytes.end);
@@ -238,7 +241,7 @@ impl Placed {
         self.tags = self.tags.wrapping_add(seal.map_or(0, |seal| seal.tag));
     }
 
-    /// Makes a gap of what lies in front of `at`.
+    /// Makes a gap of the bytes in front of `at`.
     fn close_gap(&mut self, file: &File, at: u64, flush: u64) -> io::Result<()> {
         let len = at - self.end;
         if len == 0 {
@@ -263,7 +266,7 @@ impl Placed {
     }
 }
 
-/// The lines that make datasets as large as what is taken in needs it, and the same in words.
+/// The journal lines that make datasets large enough for the new flush, and sentences that say so.
 fn growth(
     files: &LogFiles<'_>,
     journal: &Recorded,
@@ -304,7 +307,7 @@ fn growth(
     Ok((lines, words))
 }
 
-/// Datasets that have to grow, and their extents then.
+/// The datasets that have to grow, with their new extents.
 fn larger<'a>(
     files: &LogFiles<'_>,
     journal: &Recorded,
@@ -339,8 +342,8 @@ fn larger<'a>(
     larger.map_err(|fault| Error::of(files.dir().full_path(files.log()), fault))
 }
 
-/// Makes a closed log again what it was when `kept` was made, after the same flush: not closed, with its journal. Returns that,
-/// which is locked. Where this is interrupted, the journal is there, or the log is as it was.
+/// Makes a closed log unclosed again, in the state after the flush that `kept` follows. Returns the journal, locked.
+/// After an interruption, either the journal exists or the log is unchanged.
 pub fn restore(
     path: &Path,
     files: &LogFiles<'_>,
@@ -357,7 +360,7 @@ pub fn restore(
     });
     let held = created.map_err(|e| Error::io(&journal_path, e))?;
     sync(parent(path))?;
-    // Another job may have gone on in the meantime.
+    // Another job may have continued the log in the meantime.
     let closed = sealed(master).map_err(|fault| Error::of(path, fault))?;
     if closed.map(|closed| closed.flush) != Some(journal.flushes()) {
         let removed = held
@@ -366,7 +369,7 @@ pub fn restore(
         removed.map_err(|e| Error::io(&journal_path, e))?;
         return Err(Error::of(
             path,
-            "it goes on while what was kept of it is taken in",
+            "a job continues the log while its kept data are taken in",
         ));
     }
     for (number, file) in open_data_files(files, &journal.header)?.iter().enumerate() {
@@ -378,7 +381,7 @@ pub fn restore(
     Ok(held)
 }
 
-/// Gives a file the front of one that is not closed, and cuts off what the close has put behind its data.
+/// Gives a file the front of an unclosed one, and cuts off what the close put behind its data.
 fn make_unclosed(file: &SourceFile, journal: &Recorded, end: u64) -> Result<()> {
     let write = || {
         let file = OpenOptions::new()
@@ -387,7 +390,7 @@ fn make_unclosed(file: &SourceFile, journal: &Recorded, end: u64) -> Result<()> 
             .open(file.path())?;
         journal.id.check(&file)?;
         file.write_all_at(&unclosed_front(&journal.id), 0)?;
-        // From here on the journal tells what the file has.
+        // From here on, the journal describes the file.
         file.sync_all()?;
         file.set_len(end)
     };

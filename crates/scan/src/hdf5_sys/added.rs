@@ -1,7 +1,7 @@
-//! A file driver for libhdf5 that keeps in memory what is added to a file.
+//! A file driver for libhdf5 that keeps additions to a file in memory.
 //!
-//! libhdf5 writes the objects that it makes one by one, in the order in which its cache has no room for them. Here that
-//! takes no system calls. What it has added is written at once.
+//! libhdf5 writes new objects one by one, as its cache evicts them. With this driver these writes take no system calls.
+//! All additions are written together at the end.
 
 use std::collections::HashMap;
 use std::ffi::c_ulong;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::driver::{FUNCTIONS, Functions, Library, register};
 use super::*;
 
-/// Lets libhdf5 add to a file. New metadata go behind its end in blocks of `block` bytes. The unused part of the last
+/// Lets libhdf5 add to a file. New metadata follow its end in blocks of `block` bytes. The unused part of the last
 /// block stays in the file.
 pub fn add<T>(added: Added, block: u64, make: impl FnOnce(&Id) -> Result<T>) -> Result<(T, Added)> {
     with_file(added, make, |name| {
@@ -24,21 +24,21 @@ pub fn add<T>(added: Added, block: u64, make: impl FnOnce(&Id) -> Result<T>) -> 
     })
 }
 
-/// Creates a file whose superblock lies at address 0 and all else from address `start` on, and lets `make` fill it.
+/// Creates a file whose superblock lies at address 0 and whose other parts begin at address `start`. `make` fills it.
 pub fn create_behind<T>(
     start: u64,
     creation: &Id,
     make: impl FnOnce(&Id) -> Result<T>,
 ) -> Result<(T, Added)> {
     with_file(Added::new(SUPERBLOCK, start), make, |name| {
-        // The first block of metadata would have the superblock and all that fits behind it.
+        // A block of metadata at address 0 would hold the superblock and all objects that fit behind it.
         const NO_BLOCKS: u64 = 0;
         let (flags, access) = (H5F_ACC_TRUNC, access(NO_BLOCKS)?);
         Id::new(h5!(H5Fcreate(name.as_ptr(), flags, creation.0, access.0)))
     })
 }
 
-/// Lets libhdf5 open the file with `open`, and `make` change it.
+/// Lets libhdf5 open the file with `open`, and `make` change the file.
 fn with_file<T>(
     added: Added,
     make: impl FnOnce(&Id) -> Result<T>,
@@ -70,10 +70,10 @@ fn access(block: u64) -> Result<Id> {
     Ok(access)
 }
 
-/// The files that can be opened, by their names.
+/// The files that libhdf5 can open, by name.
 static OPEN: LazyLock<Mutex<HashMap<CString, Arc<Mutex<Added>>>>> = LazyLock::new(Mutex::default);
 
-/// An open file. libhdf5 uses its first part only.
+/// An open file. libhdf5 uses only its first part.
 #[repr(C)]
 struct Opened {
     library: Library,
@@ -96,11 +96,11 @@ fn functions() -> Functions {
     functions
 }
 
-/// The identifier of the driver, which is registered once.
+/// The identifier of the driver. It is registered once.
 fn driver() -> Result<hid_t> {
     /// A number from the range for private drivers.
     const VALUE: c_int = 510;
-    /// Metadata and elements are allocated apart (`H5FD_FLMAP_DICHOTOMY`), as in other files.
+    /// Metadata and elements are allocated separately (`H5FD_FLMAP_DICHOTOMY`), as in other files.
     const APART: [c_int; 7] = [1, 1, 1, 3, 3, 1, 1];
     static DRIVER: OnceLock<Result<hid_t>> = OnceLock::new();
     DRIVER
@@ -124,9 +124,9 @@ unsafe extern "C" fn open(name: *const c_char, _: c_uint, _: hid_t, _: haddr_t) 
     })
 }
 
-/// What was allocated and not written belongs to the file.
+/// Resizes the file to all allocated bytes: bytes that were never written belong to the file, too.
 unsafe extern "C" fn close(file: *mut H5FD_t) -> herr_t {
-    // SAFETY: `open` made it, and libhdf5 does not use it any more.
+    // SAFETY: `open` made the box, and libhdf5 does not use it any more.
     let file = unsafe { Box::from_raw(file.cast::<Opened>()) };
     let resized = file.added.lock().resize(file.eoa);
     resized.map_or(-1, |()| 0)
@@ -142,9 +142,9 @@ unsafe extern "C" fn query(_: *const H5FD_t, flags: *mut c_ulong) -> herr_t {
     0
 }
 
-/// The superblock of a new file comes first. What comes next does not follow it, but lies where things are added.
+/// Allocates bytes. The superblock of a new file comes first. All later bytes lie where additions begin.
 unsafe extern "C" fn alloc(file: *mut H5FD_t, _: c_int, _: hid_t, size: hsize_t) -> haddr_t {
-    // SAFETY: `open` made it.
+    // SAFETY: `open` made the file.
     let file = unsafe { &mut *file.cast::<Opened>() };
     let at = match file.eoa {
         0 => 0,
@@ -160,20 +160,20 @@ unsafe extern "C" fn alloc(file: *mut H5FD_t, _: c_int, _: hid_t, size: hsize_t)
 }
 
 unsafe extern "C" fn get_eoa(file: *const H5FD_t, _: c_int) -> haddr_t {
-    // SAFETY: `open` made it.
+    // SAFETY: `open` made the file.
     unsafe { (*file.cast::<Opened>()).eoa }
 }
 
 unsafe extern "C" fn set_eoa(file: *mut H5FD_t, _: c_int, eoa: haddr_t) -> herr_t {
-    // SAFETY: `open` made it.
+    // SAFETY: `open` made the file.
     unsafe { (*file.cast::<Opened>()).eoa = eoa };
     0
 }
 
 unsafe extern "C" fn get_eof(file: *const H5FD_t, _: c_int) -> haddr_t {
-    // SAFETY: `open` made it.
+    // SAFETY: `open` made the file.
     let added = unsafe { &*file.cast::<Opened>() }.added.lock();
-    // libhdf5 creates a file that has no bytes.
+    // An empty file makes libhdf5 create a new one.
     let is_new = added.front().iter().all(|byte| *byte == 0);
     if is_new { 0 } else { added.size() }
 }
@@ -275,7 +275,7 @@ mod tests {
             image.set_superblock(0, end).unwrap();
             let added = image.into_bytes();
 
-            // What lies between is never looked at.
+            // Readers never look at the bytes between.
             let file = tempfile::NamedTempFile::new().unwrap();
             let between = vec![0xff; START as usize];
             file.as_file().write_all_at(&between, 0).unwrap();

@@ -35,7 +35,7 @@ pub fn open_attribute(object: &Id, name: &CStr) -> Result<Id> {
     Id::new(h5!(H5Aopen(object.0, name.as_ptr(), DEFAULT)))
 }
 
-/// An attribute by its name, if there is one.
+/// Opens an attribute by its name, if there is one.
 pub fn find_attribute(object: &Id, name: &CStr) -> Result<Option<Id>> {
     match h5!(H5Aexists(object.0, name.as_ptr()))? {
         0 => Ok(None),
@@ -43,7 +43,7 @@ pub fn find_attribute(object: &Id, name: &CStr) -> Result<Option<Id>> {
     }
 }
 
-/// Gives an attribute of an object another name, which must be free.
+/// Renames an attribute of an object. The new name must be free.
 pub fn rename_attribute(object: &Id, old: &CStr, new: &CStr) -> Result<()> {
     h5!(H5Arename(object.0, old.as_ptr(), new.as_ptr())).map(drop)
 }
@@ -58,7 +58,7 @@ pub fn attribute_is_utf8(attribute: &Id) -> Result<bool> {
     Ok(attribute_info(attribute)?.cset == H5T_cset_t::H5T_CSET_UTF8)
 }
 
-/// Whether the object of an attribute tracks the order in which it got them.
+/// Whether the object of an attribute tracks the order of its attributes.
 pub fn attribute_has_order(attribute: &Id) -> Result<bool> {
     Ok(attribute_info(attribute)?.corder_valid > 0)
 }
@@ -67,7 +67,7 @@ pub fn attribute_storage(attribute: &Id) -> Result<u64> {
     unless_failed!(H5Aget_storage_size(attribute.0), 0)
 }
 
-/// The dataspace of an attribute, made anew, because it may become one of another file: see `unshared` for types.
+/// The dataspace of an attribute, as a new object. It can then be used in another file: see `unshared` for types.
 pub fn attribute_space(attribute: &Id) -> Result<Id> {
     Space::of(&Id::new(h5!(H5Aget_space(attribute.0)))?)?.create()
 }
@@ -88,7 +88,7 @@ pub fn read_attribute(attribute: &Id) -> Result<Values> {
     Ok(values)
 }
 
-/// The integers of an attribute, of any width; at most `most` of them.
+/// Reads the integers of an attribute, of any width; at most `most` of them.
 pub fn read_integers(attribute: &Id, most: usize) -> Result<Vec<i64>> {
     let count = Space::of(&attribute_space(attribute)?)?.elements();
     let count = count
@@ -166,7 +166,7 @@ impl PlainForm {
         })
     }
 
-    /// Makes an attribute of the form. `bytes` are its elements.
+    /// Makes an attribute of this form. `bytes` are its elements.
     pub fn write(&self, object: &Id, name: Name<'_>, bytes: &[u8]) -> Result<()> {
         if self.len != bytes.len() as u64 {
             let (len, needed) = (bytes.len(), self.len);
@@ -198,7 +198,7 @@ pub fn write_plain_attribute(
 pub fn write_texts(object: &Id, name: Name<'_>, space: &Id, texts: &[CString]) -> Result<()> {
     let pointers: Vec<*const c_char> = texts.iter().map(|t| t.as_ptr()).collect();
     if Space::of(space)?.elements() != Some(pointers.len() as u64) {
-        return Err("another number of texts than elements".into());
+        return Err("fewer or more texts than elements".into());
     }
     let datatype = variable_text_type()?;
     let attribute = create_attribute(object, name, &datatype, space)?;
@@ -219,7 +219,7 @@ pub fn write_sequences(
 ) -> Result<()> {
     let size = type_size(&Id::new(h5!(H5Tget_super(datatype.0)))?)?;
     if Space::of(space)?.elements() != Some(items.len() as u64) {
-        return Err("another number of sequences than elements".into());
+        return Err("fewer or more sequences than elements".into());
     }
     if items.iter().any(|item| !item.len().is_multiple_of(size)) {
         return Err(format!("a sequence of elements that are not of {size} bytes").into());

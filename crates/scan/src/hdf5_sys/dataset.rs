@@ -21,9 +21,9 @@ pub fn dataset_creation(dataset: &Id) -> Result<Id> {
     Id::new(h5!(H5Dget_create_plist(dataset.0)))
 }
 
-/// A list of creation properties of its own, as [`unshared`] makes a type of its own: fill value and filters may be in the table
-/// of shared messages, too.
-// The function that took its place came with HDF5 1.12.
+/// An independent copy of creation properties, for use in another file. As with types ([`unshared`]), fill value and
+/// filters may lie in the file's table of shared messages.
+// The function that replaced this one came with HDF5 1.12.
 #[allow(deprecated)]
 pub fn unshared_creation(creation: &Id) -> Result<Id> {
     let mut len = 0;
@@ -37,14 +37,14 @@ pub fn unshared_creation(creation: &Id) -> Result<Id> {
     Ok(anew)
 }
 
-/// Copies the storage layout of chunks whole: a list that is encoded has the shape of the chunks alone, and neither the kind of
-/// their index nor whether those at the edge are filtered. A layout of chunks has no memory of its own.
+/// Copies the complete storage layout of chunked datasets. An encoded property list holds only the chunk shape. It
+/// omits the kind of the chunk index, and whether chunks at the edge are filtered. The layout of chunks owns no memory.
 fn copy_layout(from: &Id, to: &Id) -> Result<()> {
     /// `H5D_CRT_LAYOUT_NAME` of libhdf5.
     const LAYOUT: &CStr = c"layout";
     let mut len = 0;
     h5!(H5Pget_size(from.0, LAYOUT.as_ptr(), &mut len))?;
-    // As a structure of C has to be aligned.
+    // The memory is aligned like a structure of C.
     let mut layout = vec![0u64; len.div_ceil(size_of::<u64>())];
     let layout = layout.as_mut_ptr().cast();
     h5!(H5Pget(from.0, LAYOUT.as_ptr(), layout))?;
@@ -56,7 +56,7 @@ pub fn set_extent(dataset: &Id, dims: &[u64]) -> Result<()> {
     h5!(H5Dset_extent(dataset.0, dims.as_ptr())).map(drop)
 }
 
-/// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` if it has no storage.
+/// The offset of a contiguous dataset's bytes from byte 0 of the file; `None` if it has no storage.
 pub fn dataset_offset(dataset: &Id) -> Result<Option<u64>> {
     let offset = unless_failed!(H5Dget_offset(dataset.0), UNDEFINED)?;
     Ok((offset != UNDEFINED).then_some(offset))
@@ -91,7 +91,7 @@ pub fn new_dataset_creation() -> Result<Id> {
     Id::new(h5!(H5Pcreate(*H5P_CLS_DATASET_CREATE)))
 }
 
-/// `value` is one element of the type.
+/// Sets the fill value. `value` is one element of the type.
 pub fn set_fill_value(creation: &Id, datatype: &Id, value: &[u8]) -> Result<()> {
     if value.len() != type_size(datatype)? {
         return Err(format!("a fill value of {} bytes", value.len()).into());
@@ -170,8 +170,8 @@ pub fn add_filter(creation: &Id, filter: &Filter) -> Result<()> {
     .map(drop)
 }
 
-/// Makes the filters optional that this libhdf5 lacks: it makes no dataset with others. It needs none where chunks are copied as they
-/// are.
+/// Makes filters optional that this libhdf5 lacks, because it makes no dataset with such mandatory filters. Chunks that
+/// are copied as stored need no filter.
 pub fn allow_missing_filters(creation: &Id) -> Result<()> {
     for filter in filters(creation)? {
         if filter.flags & OPTIONAL == 0 && h5!(H5Zfilter_avail(filter.id))? == 0 {
@@ -187,7 +187,7 @@ pub fn allow_missing_filters(creation: &Id) -> Result<()> {
     Ok(())
 }
 
-/// The most values of one filter.
+/// The most client data values of one filter.
 pub const MOST_FILTER_VALUES: usize = 256;
 
 /// The filters of a pipeline.
@@ -216,8 +216,8 @@ pub fn filters(creation: &Id) -> Result<Vec<Filter>> {
     Ok(filters)
 }
 
-/// What elements are that were never written, as one element of the given type; empty for zeros. As in a file of libhdf5, a
-/// dataset into which no fill value is ever to be written has zeros.
+/// The value of elements that were never written, as one element of the given type; empty for zeros. As in files of
+/// libhdf5, a dataset whose fill value must never be written has zeros.
 pub fn unwritten_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     let mut time = H5D_fill_time_t::H5D_FILL_TIME_IFSET;
     h5!(H5Pget_fill_time(creation.0, &mut time))?;
@@ -234,7 +234,7 @@ pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     if state != H5D_fill_value_t::H5D_FILL_VALUE_USER_DEFINED {
         return Ok(Vec::new());
     }
-    // It lies in a message of an object header, and the length of a message has 16 bits.
+    // The fill value lies in a message of an object header, and the length of a message has 16 bits.
     const LARGEST: usize = 1 << 16;
     let size = type_size(datatype)?;
     if size > LARGEST {
@@ -249,7 +249,7 @@ pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Whether unwritten elements are what a new property list makes them: the fill value, which is zero if none is set.
+/// Whether unwritten elements read as with a new property list: as the fill value, or as zeros if none is set.
 pub fn has_usual_fill(creation: &Id) -> Result<bool> {
     let mut state = H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT;
     h5!(H5Pfill_value_defined(creation.0, &mut state))?;
@@ -278,8 +278,8 @@ pub fn create_dataset(
     )))
 }
 
-/// Shows the chunks of a dataset of this rank that are there: the coordinates of their first elements, their filter masks, their
-/// addresses, and how many bytes are stored of them.
+/// Calls a function with each chunk of a dataset that exists: the coordinates of its first element, its filter mask,
+/// its address, and its stored size in bytes.
 pub fn each_chunk(
     dataset: &Id,
     rank: usize,
@@ -307,7 +307,7 @@ pub fn each_chunk(
     Ok(())
 }
 
-/// Writes a chunk as its filters leave it. `mask` has a bit for each of them that was left out.
+/// Writes a chunk in stored form, as its filters leave it. `mask` has a bit for each filter that was skipped.
 pub fn write_chunk(dataset: &Id, offset: &[u64], mask: u32, stored: &[u8]) -> Result<()> {
     h5!(H5Dwrite_chunk(
         dataset.0,
@@ -320,7 +320,8 @@ pub fn write_chunk(dataset: &Id, offset: &[u64], mask: u32, stored: &[u8]) -> Re
     .map(drop)
 }
 
-/// Makes a dataset with these properties a virtual one, whose rows are those of another dataset of its file, however many that has.
+/// Makes a dataset with these properties a virtual dataset. It shows the rows of another dataset of the file, however
+/// many rows that dataset has.
 #[cfg(test)]
 pub fn set_rows_of(creation: &Id, source: &CStr, row: u64) -> Result<()> {
     let space = Space::with_limits(&[1, row], &[None, Some(row)]).create()?;
@@ -362,10 +363,10 @@ pub fn write_elements(dataset: &Id, values: &Values, memory: &Id, file: &Id) -> 
     .map(drop)
 }
 
-/// Writes all elements of a dataset of variable-length texts, as many as the space of the dataset has.
+/// Writes all elements of a dataset of variable-length texts. The dataspace must have as many elements as `texts`.
 pub fn write_text_elements(dataset: &Id, texts: &[CString]) -> Result<()> {
     if dataset_space(dataset)?.elements() != Some(texts.len() as u64) {
-        return Err("another number of texts than elements".into());
+        return Err("fewer or more texts than elements".into());
     }
     if texts.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Dataspaces, selections, and references to them.
+//! Dataspaces, selections, and region references.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ impl Space {
         Space::fixed(&[])
     }
 
-    /// Whether no element has a place in it.
+    /// Whether the space has no elements.
     pub fn is_empty(&self) -> bool {
         match self {
             Space::Null => true,
@@ -28,7 +28,7 @@ impl Space {
         }
     }
 
-    /// A space that cannot grow.
+    /// A space with a fixed extent.
     pub fn fixed(dims: &[u64]) -> Self {
         Space::Simple {
             dims: dims.to_vec(),
@@ -36,7 +36,7 @@ impl Space {
         }
     }
 
-    /// `None` is unlimited.
+    /// A space with limits; `None` is unlimited.
     pub fn with_limits(dims: &[u64], max_dims: &[Option<u64>]) -> Self {
         let max = max_dims.iter().map(|m| m.unwrap_or(UNLIMITED));
         Space::Simple {
@@ -68,7 +68,7 @@ impl Space {
         }
     }
 
-    /// The number of elements; `None` if it does not fit.
+    /// The number of elements; `None` if it exceeds 64 bits.
     pub fn elements(&self) -> Option<u64> {
         match self {
             Space::Null => Some(0),
@@ -121,7 +121,7 @@ pub fn select_regular(space: &Id, [start, stride, count, block]: [&[u64]; 4]) ->
     .map(drop)
 }
 
-/// Selects points. `coordinates` holds those of the first point, then those of the second, and so on.
+/// Selects points. `coordinates` lists the coordinates of the first point, then those of the second, and so on.
 pub fn select_points(space: &Id, number: usize, coordinates: &[u64]) -> Result<()> {
     h5!(H5Sselect_elements(
         space.0,
@@ -138,7 +138,7 @@ pub fn select_none(space: &Id) -> Result<()> {
 
 /// A reference to the selected elements of a dataset.
 pub fn create_region_reference(dataset: &Id, space: &Id) -> Result<[u8; 12]> {
-    // SAFETY: this is the number of region references of 12 bytes. It is a variant in all versions, under two names.
+    // SAFETY: 1 is the number of region references of 12 bytes. All versions have this variant, under two names.
     let kind = unsafe { std::mem::transmute::<c_int, H5R_type_t>(1) };
     let mut reference = [0u8; 12];
     h5!(H5Rcreate(
@@ -151,9 +151,9 @@ pub fn create_region_reference(dataset: &Id, space: &Id) -> Result<[u8; 12]> {
     Ok(reference)
 }
 
-/// The spaces of attributes. Thousands of attributes share a few.
+/// The dataspaces of attributes. Thousands of attributes share a few.
 pub struct AttributeSpaces {
-    /// Of one element.
+    /// A space of one element.
     pub scalar: Id,
     /// One-dimensional spaces, by extent.
     lists: HashMap<u64, Id>,
@@ -167,7 +167,7 @@ impl AttributeSpaces {
         })
     }
 
-    /// Of `len` elements in one dimension.
+    /// The one-dimensional space of `len` elements.
     pub fn list(&mut self, len: u64) -> Result<Id> {
         if let Some(known) = self.lists.get(&len) {
             return Ok(known.clone());

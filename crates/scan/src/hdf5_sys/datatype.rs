@@ -1,12 +1,12 @@
-//! Datatypes, and what must be known of them to copy values.
+//! Datatypes, and the shapes of their values.
 
 use super::*;
 
-/// What must be known of a datatype to copy values: where references and variable-length parts lie, with offsets and
-/// sizes in memory.
+/// The shape of a value, as far as a copy needs it: the places of references and variable-length parts, with offsets
+/// and sizes in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// Bytes that can be copied as they are.
+    /// Bytes that are copied unchanged.
     Plain,
     /// A variable-length string: a pointer in memory.
     VariableString,
@@ -96,7 +96,8 @@ impl Shape {
         }
     }
 
-    /// How many bytes more an element has in a file than in memory: a text is a pointer here, and there a length and a place in a heap.
+    /// The bytes that an element takes in a file beyond its size in memory. A text is a pointer in memory. In a file it
+    /// is a length and a place in a heap.
     pub fn more_in_file(&self) -> usize {
         const IN_FILE: usize = 16;
         match self {
@@ -188,8 +189,8 @@ pub fn commit_copy(file: &Id, datatype: &Id, creation: &Id) -> Result<Id> {
     Ok(copy)
 }
 
-/// A type of its own. One that was read from a file refers to the table of shared messages of that file where it is kept there,
-/// and libhdf5 1.10 follows that in another file, too, which has no such table.
+/// A copy of a type, for use in another file. If the file keeps the type in its table of shared messages, the type
+/// refers to that table. libhdf5 1.10 follows the reference even in another file, which has no such table.
 pub fn unshared(datatype: &Id) -> Result<Id> {
     let mut len = 0;
     h5!(H5Tencode(datatype.0, ptr::null_mut(), &mut len))?;
@@ -204,7 +205,7 @@ pub fn is_unsigned_byte(datatype: &Id) -> Result<bool> {
     Ok(is_integer && is_unsigned(datatype) && type_size(datatype)? == 1)
 }
 
-/// A short description for people: `i32`, `compound of 24`.
+/// A short description for messages: `i32`, `compound of 24`.
 pub fn describe_type(datatype: &Id) -> String {
     let size = type_size(datatype).unwrap_or(0);
     let big = raw!(H5Tget_order(datatype.0)) == H5T_order_t::H5T_ORDER_BE;
@@ -238,7 +239,7 @@ pub fn integer_type(size: u32, signed: bool, big_endian: bool) -> Result<Id> {
         (2, true, false) => *H5T_STD_I16LE,
         (4, true, false) => *H5T_STD_I32LE,
         (8, true, false) => *H5T_STD_I64LE,
-        // One byte has no order, but libhdf5 tells these types apart.
+        // One byte has no byte order, but libhdf5 distinguishes these types.
         (1, true, true) => *H5T_STD_I8BE,
         (2, true, true) => *H5T_STD_I16BE,
         (4, true, true) => *H5T_STD_I32BE,
@@ -273,7 +274,7 @@ pub fn x87_type() -> Result<Id> {
     let new = Id::new(h5!(H5Tcopy(*H5T_IEEE_F64LE)))?;
     h5!(H5Tset_size(new.0, 16))?;
     h5!(H5Tset_precision(new.0, 80))?;
-    // The sign, 15 bits of the exponent, and a mantissa whose first bit is stored.
+    // A sign, 15 bits of exponent, and a mantissa with an explicit first bit.
     h5!(H5Tset_fields(new.0, 79, 64, 15, 0, 64))?;
     h5!(H5Tset_ebias(new.0, 16_383))?;
     h5!(H5Tset_norm(new.0, H5T_norm_t::H5T_NORM_NONE))?;
@@ -320,7 +321,7 @@ pub fn text_type(size: u32, utf8: bool) -> Result<Id> {
     Ok(new)
 }
 
-/// Text of a fixed length in bytes that ends at the first zero.
+/// Text of a fixed length in bytes that ends at its first zero byte.
 pub fn terminated_text_type(size: u32, utf8: bool) -> Result<Id> {
     let new = text_type(size, utf8)?;
     h5!(H5Tset_strpad(new.0, H5T_str_t::H5T_STR_NULLTERM))?;
@@ -345,7 +346,7 @@ pub fn variable_text_type() -> Result<Id> {
     Ok(new)
 }
 
-/// Names for values of the integer type `base`.
+/// An enumeration of values of the integer type `base`.
 pub fn enumeration_type(base: &Id, members: &[(String, Vec<u8>)]) -> Result<Id> {
     let new = Id::new(h5!(H5Tenum_create(base.0)))?;
     for (name, value) in members {
@@ -358,7 +359,7 @@ pub fn enumeration_type(base: &Id, members: &[(String, Vec<u8>)]) -> Result<Id> 
     Ok(new)
 }
 
-/// `members`: name, offset and type.
+/// A compound type. `members`: name, offset and type.
 pub fn compound_type(size: u32, members: &[(&str, u32, Id)]) -> Result<Id> {
     let new = Id::new(h5!(H5Tcreate(H5T_class_t::H5T_COMPOUND, size as usize)))?;
     for (name, offset, datatype) in members {

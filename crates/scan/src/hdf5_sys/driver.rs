@@ -1,7 +1,7 @@
 //! A file driver for libhdf5 that reads from an open descriptor.
 //!
 //! The drivers of libhdf5 open a path. A confined process may open nothing, and a path may lead to another file than
-//! the one that was checked. See "HDF5 Virtual File Layer".
+//! the one that was checked. "HDF5 Virtual File Layer" describes drivers.
 
 use std::cell::Cell;
 use std::ffi::c_ulong;
@@ -23,7 +23,7 @@ impl Library {
     pub(super) const ZEROS: Self = Library([0; 256]);
 }
 
-/// An open file. libhdf5 uses its first part only.
+/// An open file. libhdf5 uses only its first part.
 #[repr(C)]
 struct Opened {
     library: Library,
@@ -34,8 +34,8 @@ struct Opened {
     eoa: u64,
 }
 
-/// The functions of a driver, from `sb_size` on in the order of `H5FD_class_t`, which is the same in all versions since
-/// 1.10. A zero stands for a function that the driver does not have.
+/// The functions of a driver, from `sb_size` on in the order of `H5FD_class_t`. This order is the same in all versions
+/// since 1.10. A zero stands for a missing function.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
@@ -100,7 +100,7 @@ const MAX_ADDRESS: haddr_t = i64::MAX as haddr_t;
 /// `H5FD_CLASS_VERSION`, and a number from the range for private drivers.
 const CLASS_VERSION: c_uint = 1;
 const CLASS_VALUE: c_int = 511;
-/// A file closes when it and all of its objects are closed, as with the drivers of libhdf5. With the value 0 (default)
+/// A file closes when it and all of its objects are closed, as with libhdf5's drivers. With the default value 0,
 /// libhdf5 would keep each file open, which takes half a MiB of memory and a descriptor.
 const CLOSE_DEGREE: c_int = H5F_close_degree_t::H5F_CLOSE_WEAK as c_int;
 /// One free list for all kinds of memory (`H5FD_FLMAP_SINGLE`).
@@ -132,7 +132,7 @@ pub(super) const FUNCTIONS: Functions = Functions {
     write,
 };
 
-/// The identifier of the driver, which is registered once.
+/// The identifier of the driver. It is registered once.
 fn driver() -> Result<hid_t> {
     static DRIVER: OnceLock<Result<hid_t>> = OnceLock::new();
     DRIVER
@@ -189,8 +189,8 @@ thread_local! {
     static REFUSAL: Cell<Option<Errno>> = const { Cell::new(None) };
 }
 
-/// The last system error of this thread's driver functions since the last call. If there is one, a failure of libhdf5
-/// says nothing about the file.
+/// Takes the last system error of this thread's driver functions. If there is one, a failure of libhdf5 says nothing
+/// about the file.
 pub fn take_refusal() -> Option<Errno> {
     REFUSAL.take()
 }
@@ -234,7 +234,7 @@ unsafe extern "C" fn open(name: *const c_char, flags: c_uint, _: hid_t, _: haddr
 }
 
 unsafe extern "C" fn close(file: *mut H5FD_t) -> herr_t {
-    // SAFETY: `open` made it, and libhdf5 does not use it any more.
+    // SAFETY: `open` made the box, and libhdf5 does not use it any more.
     drop(unsafe { Box::from_raw(file.cast::<Opened>()) });
     0
 }
@@ -249,18 +249,18 @@ unsafe extern "C" fn query(_: *const H5FD_t, flags: *mut c_ulong) -> herr_t {
 }
 
 unsafe extern "C" fn get_eoa(file: *const H5FD_t, _: c_int) -> haddr_t {
-    // SAFETY: `open` made it.
+    // SAFETY: `open` made the file.
     unsafe { (*file.cast::<Opened>()).eoa }
 }
 
 unsafe extern "C" fn set_eoa(file: *mut H5FD_t, _: c_int, eoa: haddr_t) -> herr_t {
-    // SAFETY: `open` made it.
+    // SAFETY: `open` made the file.
     unsafe { (*file.cast::<Opened>()).eoa = eoa };
     0
 }
 
 unsafe extern "C" fn get_eof(file: *const H5FD_t, _: c_int) -> haddr_t {
-    // SAFETY: `open` made it.
+    // SAFETY: `open` made the file.
     unsafe { (*file.cast::<Opened>()).eof }
 }
 
@@ -285,7 +285,7 @@ unsafe extern "C" fn read(
     note_refusal(filled.map_err(io::Error::from)).map_or(-1, |()| 0)
 }
 
-/// A driver must have this function. It always fails, because files are opened for reading only.
+/// Always fails, because files are opened for reading only. libhdf5 requires the function.
 unsafe extern "C" fn write(
     _: *mut H5FD_t,
     _: c_int,
@@ -297,8 +297,8 @@ unsafe extern "C" fn write(
     -1
 }
 
-/// Fills a buffer of zeros from the file. Behind the end of the file it leaves zeros, like the drivers of libhdf5. It
-/// fails if the file has become shorter since it was opened.
+/// Fills a buffer of zeros from the file. Bytes past the end of the file stay zero, as with libhdf5's drivers. Fails if
+/// the file has become shorter since it was opened.
 fn fill(file: &Opened, mut buffer: &mut [u8], mut at: u64) -> std::result::Result<(), Errno> {
     while !buffer.is_empty() {
         match rustix::io::pread(&file.descriptor, &mut *buffer, at) {

@@ -4,16 +4,16 @@ use super::*;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The address of an object. It is not used for links that are to be made.
+    /// The address of an object. Links that are to be made do not use it.
     Hard(u64),
     Soft(CString),
     External {
         file: CString,
         path: CString,
     },
-    /// A link class that only the writing program knows.
+    /// A link class that only the writing program understands.
     Other(i32),
-    /// A link with a value that leads nowhere, and why.
+    /// A link whose value leads nowhere, with the reason.
     Broken(String),
 }
 
@@ -25,7 +25,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A hard link to be made.
+    /// A hard link that is to be made.
     pub fn ascii(name: &str) -> Self {
         Link {
             name: name.as_bytes().to_vec(),
@@ -34,7 +34,7 @@ impl Link {
         }
     }
 
-    /// What a call that makes the link needs: its name, and the property list for its character set.
+    /// The arguments of calls that make the link: its name, and the property list for its character set.
     pub(super) fn name_and_properties(&self) -> Result<(CString, hid_t)> {
         let properties = name_properties(Named::Link, self.utf8)?;
         Ok((c_name(&self.name)?, properties))
@@ -46,7 +46,7 @@ struct RawLink {
     name: Vec<u8>,
     utf8: bool,
     class: c_int,
-    /// The address of a hard link, the length of the value of another one.
+    /// The address of a hard link, or the length of the value of another link.
     value: u64,
 }
 
@@ -77,9 +77,9 @@ pub fn links(group: &Id) -> Result<Vec<Link>> {
         info: *const H5L_info1_t,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: libhdf5 passes a C string, a filled info, and the pointer to `found` that it was given. The class
-        // and the character set are read as numbers, because a file may hold values outside the enumerations; `u` has
-        // 8 bytes in every case.
+        // SAFETY: libhdf5 passes a C string, a filled info, and the pointer to `found` that it was given. Class and
+        // character set are read as numbers, because a file may hold values outside the enumerations. `u` has 8 bytes
+        // in every case.
         unsafe {
             let found = &mut *data.cast::<Vec<RawLink>>();
             found.push(RawLink {
@@ -116,10 +116,11 @@ pub fn links(group: &Id) -> Result<Vec<Link>> {
     found.into_iter().map(link).collect()
 }
 
-/// Makes libhdf5 take the values of external links as bytes, and follow none, for as long as the process lives. Where it looks
-/// into them itself, a value that is none fails the walk through a group, and libhdf5 1.10 crashes over one without bytes.
+/// Makes libhdf5 treat the values of external links as bytes, and follow none of them, for the life of the process. By
+/// default, libhdf5 parses them. An invalid value then fails the walk through a group, and an empty one crashes libhdf5
+/// 1.10.
 ///
-/// Only for a process that is ours: other code of it could not follow links any more.
+/// Call this only in a process of our own: other code in the process could not follow links any more.
 pub fn take_external_links_as_bytes() -> Result<()> {
     extern "C" fn follow(
         _: *const c_char,
@@ -139,7 +140,7 @@ pub fn take_external_links_as_bytes() -> Result<()> {
     ) -> isize {
         let copied = size.min(room);
         if copied > 0 && !value.is_null() && !buf.is_null() {
-            // SAFETY: libhdf5 gives a value of `size` bytes, and room for as many as it says.
+            // SAFETY: libhdf5 passes a value of `size` bytes, and a buffer of the length that it states.
             unsafe { ptr::copy_nonoverlapping(value.cast::<u8>(), buf.cast::<u8>(), copied) };
         }
         size as isize
@@ -178,8 +179,8 @@ fn soft_target(mut value: Vec<u8>) -> Result<Target> {
     c_name(&value).map(Target::Soft)
 }
 
-/// The value of an external link is a byte with version and flags, then the file name and the object path, each with a
-/// zero byte at its end (HDF5 File Format Specification, IV.A.2.g).
+/// Parses the value of an external link: a byte with version and flags, then the file name and the object path, each
+/// with a zero byte at its end (HDF5 File Format Specification, IV.A.2.g).
 fn external_target(value: &[u8]) -> Result<Target> {
     // The version, in the upper half, is 0.
     let broken = || Err("its value is not that of an external link".into());
@@ -198,7 +199,7 @@ fn external_target(value: &[u8]) -> Result<Target> {
     }
 }
 
-/// Creation properties for a group of another file that is like this one.
+/// Creation properties for a group of another file that resembles this one.
 pub fn creation_of_copy(group: &Id) -> Result<Id> {
     let new = new_group_creation()?;
     let old = group_creation(group)?;
@@ -217,7 +218,7 @@ pub fn new_group_creation() -> Result<Id> {
 }
 
 /// The creation properties of a group. For the root group they say more than those of the file. No other group may be
-/// made with them: libhdf5 keeps in them where the links of this one lie.
+/// made with them, because libhdf5 stores the place of this group's links in them.
 pub fn group_creation(group: &Id) -> Result<Id> {
     Id::new(h5!(H5Gget_create_plist(group.0)))
 }
@@ -244,27 +245,27 @@ pub fn copy_group_properties(from: &Id, to: &Id) -> Result<()> {
     h5!(H5Pset_obj_track_times(to.0, times)).map(drop)
 }
 
-/// Whether the order in which an object got its attributes can be asked for. That of an object with large attributes is
-/// known, but is no index.
+/// Whether an index gives the order in which an object got its attributes. For an object with large attributes the
+/// order is known, but has no index.
 pub fn orders_attributes(creation: &Id) -> Result<bool> {
     let mut flags = 0;
     h5!(H5Pget_attr_creation_order(creation.0, &mut flags))?;
     Ok(flags & H5P_CRT_ORDER_INDEXED != 0)
 }
 
-/// Whether an object keeps the order in which it got its attributes.
+/// Whether an object tracks the order in which it got its attributes.
 pub fn tracks_attributes(creation: &Id) -> Result<bool> {
     let mut flags = 0;
     h5!(H5Pget_attr_creation_order(creation.0, &mut flags))?;
     Ok(flags & H5P_CRT_ORDER_TRACKED != 0)
 }
 
-/// Whether a group keeps the order in which it got its links.
+/// Whether a group tracks the order in which it got its links.
 pub fn orders_links(creation: &Id) -> Result<bool> {
     creation_order(creation).map(|flags| flags != 0)
 }
 
-/// Lets an object have attributes that are too large for its header. Only objects that track the order of their
+/// Allows attributes that are too large for the header of an object. Only objects that track the order of their
 /// attributes can have them.
 pub fn allow_large_attributes(creation: &Id) -> Result<()> {
     let mut flags = 0;
@@ -326,14 +327,14 @@ pub fn create_symbolic_link(parent: &Id, link: &Link) -> Result<()> {
     }
 }
 
-/// Deletes a link, and with its last link the object.
+/// Deletes a link. With its last link, the object is deleted.
 pub fn delete_link(parent: &Id, link: &Link) -> Result<()> {
     let name = c_name(&link.name)?;
     h5!(H5Ldelete(parent.0, name.as_ptr(), DEFAULT)).map(drop)
 }
 
-/// Whether the group has a hard link of this name. A link of another class is an error: libhdf5 would follow it to any
-/// file of the system.
+/// Whether the group has a hard link of this name. A link of another class is an error, because libhdf5 would follow it
+/// to any file of the system.
 pub fn hard_link_exists(group: &Id, name: &CStr) -> Result<bool> {
     if h5!(H5Lexists(group.0, name.as_ptr(), DEFAULT))? == 0 {
         return Ok(false);

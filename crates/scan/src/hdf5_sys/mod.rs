@@ -43,15 +43,15 @@ const DEFAULT: hid_t = H5P_DEFAULT;
 /// the size that the call is told or documents.
 macro_rules! h5 {
     ($call:expr) => {
-        // SAFETY: as said above.
+        // SAFETY: see the macro's documentation.
         hdf5::sync::sync(|| check(unsafe { $call }))
     };
 }
 
-/// Calls libhdf5 under its lock; the caller looks at the result. SAFETY: as for `h5!`.
+/// Calls libhdf5 under its lock. The caller checks the result. SAFETY: as for `h5!`.
 macro_rules! raw {
     ($call:expr) => {
-        // SAFETY: as said above.
+        // SAFETY: see the documentation of `h5!`.
         hdf5::sync::sync(|| unsafe { $call })
     };
 }
@@ -60,8 +60,8 @@ fn check<T: PartialOrd + From<i8>>(result: T) -> Result<T> {
     if result >= T::from(0) {
         return Ok(result);
     }
-    // libhdf5 does not tell which error of the system its driver met. A lack of descriptors or a bad disk says nothing
-    // about the file.
+    // libhdf5 does not report the system error of its driver. A lack of descriptors or a bad disk says nothing about
+    // the file.
     if let Some(errno) = take_refusal() {
         return Err(errno.into());
     }
@@ -73,11 +73,11 @@ fn check<T: PartialOrd + From<i8>>(result: T) -> Result<T> {
         .into())
 }
 
-/// Calls libhdf5 under its lock. Fails where the result is `ambiguous`, which stands for a failure or for an answer, and libhdf5 has put
-/// something on its error stack, which each such call clears first. SAFETY: as for `h5!`.
+/// Calls libhdf5 under its lock, for functions whose result `ambiguous` means failure or is a valid answer. Fails if
+/// libhdf5 has put something on its error stack, which each such call clears first. SAFETY: as for `h5!`.
 macro_rules! unless_failed {
     ($call:expr, $ambiguous:expr) => {
-        // SAFETY: as said above.
+        // SAFETY: see the documentation of `h5!`.
         hdf5::sync::sync(|| {
             let result = unsafe { $call };
             let has_failed = result == $ambiguous && unsafe { H5Eget_num(H5E_DEFAULT) } != 0;
@@ -114,7 +114,7 @@ pub use object::*;
 pub use plain_type::*;
 pub use values::*;
 
-/// A reference to an identifier of libhdf5, which counts references.
+/// A counted reference to an identifier of libhdf5.
 #[derive(Debug)]
 pub struct Id(hid_t);
 
@@ -126,7 +126,7 @@ impl Id {
 
 impl Clone for Id {
     fn clone(&self) -> Self {
-        // It fails only for invalid identifiers, which an Id never holds.
+        // The call fails only for invalid identifiers, and an Id never holds one.
         let _ = h5!(H5Iinc_ref(self.0));
         Id(self.0)
     }
@@ -142,19 +142,19 @@ pub fn c_name(name: &[u8]) -> Result<CString> {
     Ok(CString::new(name).map_err(|_| "a name with a zero byte")?)
 }
 
-/// Forbids libhdf5 to load filter plugins, because a user's file or environment names their code.
+/// Forbids libhdf5 to load filter plug-ins, because a user's file or environment names their code.
 pub fn forbid_plugins() -> Result<()> {
     allow_plugins(0)
 }
 
-/// Sets which kinds of plug-ins libhdf5 may load.
+/// Sets the kinds of plug-ins that libhdf5 may load.
 fn allow_plugins(kinds: c_int) -> Result<()> {
-    // libhdf5 takes a number. The binding has a pointer in its place.
+    // libhdf5 takes a number here, but the binding declares a pointer.
     let kinds = ptr::without_provenance_mut(kinds as usize);
     h5!(H5PLset_loading_state(kinds)).map(drop)
 }
 
-/// Which plug-ins libhdf5 may load. When it is dropped, libhdf5 may load what it could before.
+/// The plug-ins that libhdf5 may load. Dropping it restores the earlier setting.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub struct PluginState(c_int);
@@ -169,19 +169,19 @@ impl PluginState {
 
 impl Drop for PluginState {
     fn drop(&mut self) {
-        // It fails only where the environment forbids all of them anyway.
+        // The call fails only if the environment forbids all plug-ins anyway.
         let _ = allow_plugins(self.0);
     }
 }
 
-/// Whether files or objects of files are open.
+/// Whether any files or objects of files are open.
 #[cfg(feature = "worker")]
 pub fn has_open_objects() -> bool {
     let every = hid_t::from(H5F_OBJ_ALL);
     h5!(H5Fget_obj_count(every, H5F_OBJ_ALL)).is_ok_and(|open| open > 0)
 }
 
-/// Opens the file of a descriptor for reading, without a lock. Copies the descriptor.
+/// Opens the file of a descriptor for reading, without a lock. The descriptor is copied.
 pub fn open_descriptor(descriptor: BorrowedFd<'_>) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
     driver::use_descriptor(&access)?;
@@ -189,7 +189,7 @@ pub fn open_descriptor(descriptor: BorrowedFd<'_>) -> Result<Id> {
     Id::new(h5!(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.0)))
 }
 
-/// Opens a file for writing, without a lock. New metadata go behind its end in blocks of `block` bytes.
+/// Opens a file for writing, without a lock. New metadata follow its end in blocks of `block` bytes.
 #[cfg(test)]
 pub fn open_to_write(path: &CStr, block: u64) -> Result<Id> {
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
@@ -203,7 +203,7 @@ pub fn open_to_write(path: &CStr, block: u64) -> Result<Id> {
     Id::new(h5!(H5Fopen(path.as_ptr(), H5F_ACC_RDWR, access.0)))
 }
 
-/// Closes a file. Then everything written to it has reached the system.
+/// Closes a file. After this, the system has received every write.
 pub fn close_file(file: Id) -> Result<()> {
     h5!(H5Fflush(file.0, H5F_scope_t::H5F_SCOPE_LOCAL))?;
     let id = file.0;
@@ -222,16 +222,16 @@ pub fn create_in_memory(creation: &Id) -> Result<Id> {
     )))
 }
 
-/// Opens a copy of these bytes as a file in memory. It can be changed.
+/// Opens a copy of these bytes as a file in memory. The file can be changed.
 pub fn open_image(image: &[u8]) -> Result<Id> {
     let (access, name) = (memory_access()?, memory_name()?);
-    // libhdf5 copies them, and only reads through this mutable pointer.
+    // libhdf5 copies the bytes, and only reads through this mutable pointer.
     let bytes = image.as_ptr().cast_mut().cast();
     h5!(H5Pset_file_image(access.0, bytes, image.len()))?;
     Id::new(h5!(H5Fopen(name.as_ptr(), H5F_ACC_RDWR, access.0)))
 }
 
-/// Access to a file in memory, which no file of the system backs.
+/// Access properties for a file in memory, without a file of the system behind it.
 fn memory_access() -> Result<Id> {
     const INCREMENT: usize = 64 << 10;
     let access = Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_ACCESS)))?;
@@ -244,7 +244,7 @@ fn memory_access() -> Result<Id> {
     Ok(access)
 }
 
-/// A name for a file in memory. Files of the same name would be the same file.
+/// A new name for a file in memory. libhdf5 takes two files with one name for the same file.
 fn memory_name() -> Result<CString> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -274,7 +274,7 @@ pub fn new_file_creation() -> Result<Id> {
     Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_CREATE)))
 }
 
-/// Whether a file that was made with these properties has a table of messages that several objects share.
+/// Whether a file with these creation properties has a table of shared messages.
 pub fn shares_messages(creation: &Id) -> Result<bool> {
     let mut indexes = 0;
     h5!(H5Pget_shared_mesg_nindexes(creation.0, &mut indexes))?;

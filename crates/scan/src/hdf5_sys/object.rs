@@ -15,7 +15,7 @@ pub struct ObjectInfo {
     pub kind: Kind,
     /// Version of the object header.
     pub version: u32,
-    /// In how many pieces the object header is.
+    /// Number of pieces of the object header.
     pub pieces: u32,
     /// Access, modification, change and birth in seconds since 1970; 0 if not stored.
     pub times: [u32; 4],
@@ -30,7 +30,8 @@ pub fn open_path(group: &Id, path: &CStr) -> Result<Id> {
     Id::new(h5!(H5Oopen(group.0, path.as_ptr(), DEFAULT)))
 }
 
-/// `H5O_INFO_HDR`, which the binding has for libhdf5 1.10 alone. Later versions know it in the functions of 1.10, too.
+/// `H5O_INFO_HDR`. The binding has it for libhdf5 1.10 alone, but later versions accept it in the functions of 1.10,
+/// too.
 const H5O_INFO_HDR: c_uint = 8;
 
 pub fn object_info(object: &Id) -> Result<ObjectInfo> {
@@ -80,15 +81,15 @@ pub fn set_comment(object: &Id, text: &CStr) -> Result<()> {
     h5!(H5Oset_comment(object.0, text.as_ptr())).map(drop)
 }
 
-/// What has a name.
+/// The kinds of things with names.
 #[derive(Clone, Copy)]
 pub(super) enum Named {
     Link,
     Attribute,
 }
 
-/// The property list for a new link or attribute: it says the character set of the name. There are only four such
-/// lists. A new one for every name would take as long as the rest of a scan.
+/// The property list for a new link or attribute, with the character set of its name. Only four such lists exist,
+/// because a new one for every name would take as long as the rest of a scan.
 pub(super) fn name_properties(named: Named, utf8: bool) -> Result<hid_t> {
     static LISTS: [OnceLock<Id>; 4] = [const { OnceLock::new() }; 4];
     let list = &LISTS[2 * named as usize + usize::from(utf8)];

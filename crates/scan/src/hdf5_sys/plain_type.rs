@@ -1,4 +1,4 @@
-//! Datatypes of files as plain data: the reverse of making them.
+//! Turns datatypes of files into plain data.
 
 use h5logfs_log::journal::datatype::{Datatype, Member};
 
@@ -8,10 +8,10 @@ use h5logfs_common::fault::Fault;
 /// The deepest nesting that is followed.
 const DEEPEST: usize = 32;
 
-/// What plain data cannot say of a datatype.
+/// The end of messages about datatypes that plain data cannot express.
 const INEXPRESSIBLE: &str = "is of a form that definitions do not have";
 
-/// A datatype as plain data. Fails where that would not make the same type again.
+/// A datatype as plain data. Fails if the plain data would not make an equal type again.
 pub fn plain_type(datatype: &Id) -> Result<Datatype> {
     if committed(datatype)?.is_some() {
         return Err("it has a committed datatype".into());
@@ -30,7 +30,7 @@ pub fn equal_types(one: &Id, other: &Id) -> Result<bool> {
     h5!(H5Tequal(one.0, other.0)).map(|equal| equal > 0)
 }
 
-/// A datatype as plain data, and the type that libhdf5 makes of these.
+/// A datatype as plain data, and the type that libhdf5 makes from it.
 struct Plain {
     data: Datatype,
     made: Id,
@@ -51,7 +51,7 @@ impl Plain {
         }
     }
 
-    /// The type on which another one is based.
+    /// The base type of another type.
     fn base_of(datatype: &Id, depth: usize) -> Result<Self> {
         Self::of(&Id::new(h5!(H5Tget_super(datatype.0)))?, depth + 1)
     }
@@ -199,12 +199,12 @@ fn member_name(datatype: &Id, number: c_uint) -> Result<String> {
     owned_text(raw!(H5Tget_member_name(datatype.0, number)))
 }
 
-/// Takes a text that libhdf5 has allocated.
+/// Takes ownership of a text that libhdf5 has allocated.
 fn owned_text(text: *mut c_char) -> Result<String> {
     if text.is_null() {
         return Err("a name or tag of its datatype cannot be read".into());
     }
-    // SAFETY: libhdf5 has returned a C string, which is the caller's to free.
+    // SAFETY: libhdf5 has returned a C string, and the caller has to free it.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes().to_vec();
     h5!(H5free_memory(text.cast()))?;
     Ok(String::from_utf8(bytes).map_err(|_| "a name or tag of its datatype is not UTF-8")?)

@@ -1,4 +1,4 @@
-//! Values in memory, while they are copied from one file to another.
+//! Values in memory during their copy from one file to another.
 
 use h5logfs_common::buffers::zeroed;
 
@@ -14,8 +14,8 @@ pub struct Values {
     size: usize,
 }
 
-/// The most bytes that are copied at once: an attribute, or a part of a dataset. A chunk has less in its file, and elements may be
-/// longer in memory.
+/// The most bytes that are copied at once: an attribute, or a part of a dataset. A stored chunk is smaller, but its
+/// elements may be longer in memory.
 const LARGEST_VALUES: u64 = 8 << 30;
 
 impl Values {
@@ -40,13 +40,13 @@ impl Values {
         &self.datatype
     }
 
-    /// The elements as they lie in memory. Those without pointers are as in the file.
+    /// The elements in memory. Elements without pointers have the form of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// About as many bytes as a file has of these values outside of their dataset or attribute: texts and sequences of variable length,
-    /// each of which is an object of a heap.
+    /// The approximate bytes that a file holds for these values outside their dataset or attribute. Each text or
+    /// sequence of variable length is an object of a heap.
     pub fn bytes_elsewhere(&self) -> u64 {
         if !self.shape.has_pointers() {
             return 0;
@@ -69,7 +69,7 @@ impl Values {
         self.bytes.chunks_exact(self.size).map(text).collect()
     }
 
-    /// The references of each element that is a sequence of references to objects.
+    /// The references in each element. The elements are sequences of object references.
     pub fn sequences_of_references(&mut self) -> Result<Vec<Vec<u64>>> {
         let mut sequences = Vec::new();
         for element in self.bytes.chunks_exact_mut(self.size) {
@@ -85,7 +85,8 @@ impl Values {
         Ok(sequences)
     }
 
-    /// Keeps the elements of a list all of whose references `keeps` allows. They have no pointers.
+    /// Drops the elements of a list with references that `keeps` does not allow. A list whose elements have pointers stays
+    /// unchanged.
     pub fn retain(&mut self, keeps: &dyn Fn(&[u8]) -> bool) -> Result<()> {
         if self.shape.has_pointers() || !self.shape.has_references() {
             return Ok(());
@@ -121,9 +122,10 @@ impl Values {
     }
 }
 
-/// The text of an element that is a string of variable length, as libhdf5 has read it.
+/// The text of a variable-length string that libhdf5 has read.
 fn text_of(element: &[u8]) -> &[u8] {
-    // SAFETY: a string in memory is a pointer. libhdf5 filled it when it read the value: it leads to a C string, or is null.
+    // SAFETY: a string in memory is a pointer. libhdf5 set it when it read the value: it leads to a C string, or is
+    // null.
     unsafe {
         let text = element.as_ptr().cast::<*const c_char>().read_unaligned();
         if text.is_null() {
@@ -134,14 +136,14 @@ fn text_of(element: &[u8]) -> &[u8] {
     }
 }
 
-/// Where the elements of a sequence are that libhdf5 has read, each of `size` bytes, and how many bytes these are together.
+/// The elements of a sequence that libhdf5 has read, each of `size` bytes, and their total number of bytes.
 fn sequence_of(value: &[u8], size: usize) -> (*mut u8, usize) {
     let mut sequence = hvl_t {
         len: 0,
         p: ptr::null_mut(),
     };
-    // SAFETY: a sequence in memory is one `hvl_t`. libhdf5 filled it when it read the value: there are `len` elements of `size`
-    // bytes at `p`, or `p` is null.
+    // SAFETY: a sequence in memory is one `hvl_t`. libhdf5 filled it when it read the value: `p` leads to `len`
+    // elements of `size` bytes, or is null.
     unsafe {
         ptr::copy_nonoverlapping(
             value.as_ptr(),
@@ -156,7 +158,7 @@ fn sequence_of(value: &[u8], size: usize) -> (*mut u8, usize) {
 }
 
 fn bytes_elsewhere(shape: &Shape, value: &[u8]) -> u64 {
-    /// What a heap says of an object.
+    /// The size of the description of an object in a heap.
     const OBJECT: u64 = 16;
     let sum = |n: u64, more: u64| n.saturating_add(more);
     match shape {
@@ -175,7 +177,7 @@ fn bytes_elsewhere(shape: &Shape, value: &[u8]) -> u64 {
             if len == 0 {
                 return 0;
             }
-            // SAFETY: as there. Nobody changes them meanwhile.
+            // SAFETY: as in `sequence_of`. Nobody changes the elements meanwhile.
             let elements = unsafe { std::slice::from_raw_parts(elements.cast_const(), len) };
             let own = OBJECT + len as u64;
             if !base.has_pointers() {
@@ -206,7 +208,7 @@ fn change_in(
             .try_for_each(|element| change_in(base, element, change)),
         Shape::Sequence { size, base } if base.has_references() => {
             let (elements, len) = sequence_of(value, *size);
-            // SAFETY: as there. Nobody else uses them.
+            // SAFETY: as in `sequence_of`. Nobody else uses the elements.
             let elements = unsafe { std::slice::from_raw_parts_mut(elements, len) };
             elements
                 .chunks_exact_mut(*size)
@@ -218,7 +220,7 @@ fn change_in(
 
 #[cfg(test)]
 impl Values {
-    /// Makes all elements one text, of a type of texts of variable length.
+    /// Sets all elements to one text. Their type must be texts of variable length.
     pub fn set_text(&mut self, text: &CStr) -> Result<()> {
         if self.shape != Shape::VariableString {
             return Err("not texts of variable length".into());
@@ -236,7 +238,7 @@ impl Values {
         Ok(())
     }
 
-    /// Makes all elements these bytes, of a type without pointers.
+    /// Sets all elements to these bytes. Their type must have no pointers.
     pub fn set_bytes(&mut self, bytes: &[u8]) {
         assert!(!self.shape.has_pointers());
         for element in self.bytes.chunks_exact_mut(self.size) {

@@ -4,8 +4,8 @@
 //! Every dimension is a dataset, a *scale*: a coordinate variable, or a placeholder that has no elements. References
 //! are written last, when all objects have their addresses.
 //!
-//! All names have the character set ASCII, whatever their bytes are. netCDF-C does the same, every reader takes them
-//! for UTF-8, and names that are not UTF-8 can be shown, too.
+//! All names have the character set ASCII, whatever their bytes are. netCDF-C does this, too, and every reader takes
+//! them for UTF-8. So names that are not UTF-8 can be shown.
 
 mod attributes;
 mod names;
@@ -32,9 +32,9 @@ use h5logfs_log::snapshot::{Content, Dataset, Storage};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Makes the image of a file with so many records. The IDs of the datasets are the numbers of their variables. Elements
-/// that were never written read as zeros in the view; the image has the fill values of netCDF for its readers.
-/// `incomplete`: what the view lacks, for its attribute.
+/// Makes the image of a file with `records` records. The ID of a dataset is the number of its variable. Elements that
+/// were never written read as zeros in the view, while the image carries netCDF's fill values for its readers.
+/// `incomplete` names what the view lacks, for its attribute.
 pub fn make(
     header: &Header,
     records: u64,
@@ -64,12 +64,12 @@ pub fn make(
             ..ShownObjects::default()
         },
     };
-    // Some readers list dimensions in the order of their scales. This keeps the order of the dimensions as far as that
-    // of the variables allows.
+    // Some readers list dimensions in the order of their scales. So this keeps the order of the dimensions as far as
+    // the order of the variables allows.
     let mut placeholders = plan.placeholders.into_iter().peekable();
     let shown_path = |shown: &ShownVariable| format!("/{}", lossy(&shown.name));
     choice.check_found(|path| plan.variables.iter().any(|shown| shown_path(shown) == path))?;
-    // The variables that are left need their dimensions.
+    // The remaining variables need their dimensions.
     let is_copied =
         |shown: &&ShownVariable| shown.scale_of.is_some() || choice.has(&shown_path(shown));
     for shown in plan.variables.iter().filter(is_copied) {
@@ -100,7 +100,7 @@ struct Maker<'a> {
     scale_attributes: ScaleAttributes,
     /// Addresses of the scales, by the numbers of their dimensions.
     scales: Vec<u64>,
-    /// The variables that are no scales, and their addresses.
+    /// The variables that are not scales, and their addresses.
     variables: Vec<(u64, &'a Variable)>,
     out: ShownObjects,
 }
@@ -108,7 +108,7 @@ struct Maker<'a> {
 impl<'a> Maker<'a> {
     // --- dimensions ------------------------------------------------------------------------------
 
-    /// Makes the scale of a dimension without a coordinate variable: a dataset without storage, which reads as zeros.
+    /// Makes the scale of a dimension without a coordinate variable: a dataset without storage that reads as zeros.
     fn placeholder(&mut self, number: usize) -> Result<()> {
         let dimension = &self.header.dimensions[number];
         let made = self.make_placeholder(number, dimension);
@@ -176,7 +176,7 @@ impl<'a> Maker<'a> {
             dims: plan.dims,
             max_dims: plan.max_dims,
             storage: plan.storage,
-            // Not the fill value of netCDF: the netCDF file has zeros for elements that were never written.
+            // The fill value is not netCDF's: in the netCDF file, elements that were never written are zeros.
             fill: Vec::new(),
             filters: h5::filters(&h5::dataset_creation(&object)?)?,
             references: Vec::new(),
@@ -265,7 +265,7 @@ impl<'a> Maker<'a> {
         let (root, header) = (&self.root, self.header);
         self.attributes
             .text(root, b"_NCProperties", made_by.as_bytes())?;
-        // CDF-5 has types that the classic data model does not have.
+        // CDF-5 has types that are missing from the classic data model.
         if header.version != 5 {
             self.attributes.number(root, "_nc3_strict", 1)?;
         }
@@ -288,7 +288,7 @@ impl<'a> Maker<'a> {
 fn new_creation() -> Result<Id> {
     let creation = h5::new_dataset_creation()?;
     h5::order_attributes(&creation)?;
-    // Two images of the same file must be equal.
+    // Two images of one file must be equal.
     h5::track_times(&creation, false)?;
     Ok(creation)
 }

@@ -1,5 +1,4 @@
-//! Finds the logs of a netCDF file, and the order in which they apply (`docs/formats/pnetcdf-burst-buffer.md`,
-//! sections 1, 5 and 6).
+//! Finds the logs of a netCDF file, and their order (`docs/formats/pnetcdf-burst-buffer.md`, sections 1, 5 and 6).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -25,10 +24,9 @@ const EMPTY_DATA: u64 = 8;
 /// The logs of one netCDF file.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// The files of the logs. Each channel is a source of its own. Their source numbers begin with 1, because 0 is the
-    /// netCDF file.
+    /// The files of the logs. Each channel is one source. Source numbers begin at 1, because 0 is the netCDF file.
     pub sources: Sources,
-    /// In the order in which they apply.
+    /// The logs in the order in which they apply.
     pub logs: Vec<ProcessLog>,
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -54,7 +52,7 @@ struct OpenFile {
     file: SourceFile,
 }
 
-/// Finds the logs of a file among its companion files. Fails if one of them cannot be read, because its data would be
+/// Finds the logs of a file among its companion files. Fails if a log cannot be read, because its data would be
 /// missing.
 pub fn find(
     request: ScanRequest<'_>,
@@ -64,7 +62,7 @@ pub fn find(
     let files = LogFiles::of(request.dir, request.relative, file);
     let mut logs = Logs::default();
     let mut found = Vec::new();
-    // The other half of the descriptors is for other files.
+    // The other half of the descriptors remains for other files.
     let most = descriptors::limit() / 2;
     for pair in pairs(companions) {
         let left = most.saturating_sub(2 * found.len() as u64);
@@ -93,12 +91,12 @@ impl Logs {
         Ok(())
     }
 
-    /// Returns the source number of the file.
+    /// Adds a file and returns its source number.
     fn add_source(&mut self, request: ScanRequest<'_>, open: OpenFile) -> Result<u16> {
         self.sources.push(open.place, open.file);
         u16::try_from(self.sources.files.len()).map_err(|_| {
             let file = request.dir.full_path(request.relative);
-            Error::of(file, "more log files than there are numbers for")
+            Error::of(file, "more log files than source numbers")
         })
     }
 }
@@ -122,7 +120,7 @@ fn pairs(companions: &[SourcePath]) -> Vec<Pair> {
     pairs.into_values().collect()
 }
 
-/// Opens the channels of a pair. There are none if it is no log of this file. Fails if they need more than `left`
+/// Opens the channels of a pair. A pair that is no log of this file has none. Fails if they need more than `left`
 /// descriptors.
 fn open(
     files: &LogFiles<'_>,
@@ -148,7 +146,7 @@ fn open(
     let path = String::from_utf8_lossy(written_for);
     match belongs(dir, place, relative, written_for) {
         Belongs::Yes => {}
-        // `find` keeps only one such note.
+        // `find` keeps only one of these notes.
         Belongs::Moved => {
             let note = format!("its logs were written for {path}");
             diagnostics.push(Diagnostic::note(note));
@@ -176,7 +174,7 @@ fn open(
     });
     diagnostics.extend(doubt);
     let logs = channels.found.into_iter().map(|(channel, fields)| {
-        // Each channel is a source of its own.
+        // Each channel is one source.
         let part = |place: &SourcePath| {
             Ok(OpenFile {
                 file: open(place)?.arranged(arrangement(channel, number))?,
@@ -193,7 +191,8 @@ fn open(
     logs.collect()
 }
 
-/// What is missing if some channels have no header. Fails if the blocks of the other channels can then not be found.
+/// The diagnostic for channels without a header. Fails if the blocks of the other channels cannot be located without
+/// them.
 fn gaps(
     channels: &Channels,
     metadata: &SourceFile,
@@ -212,34 +211,34 @@ fn gaps(
         let place = metadata.path().display().to_string();
         Ok(Some(Diagnostic::lost(text).at(place)))
     } else {
-        let reason = format!("{text}: where the blocks of the others lie is not known");
+        let reason = format!("{text}: the places of the others' blocks are unknown");
         Err(Error::of(metadata.path(), reason))
     }
 }
 
-/// What is missing if there is a data log without its metadata log.
+/// The diagnostic for a data log without its metadata log.
 fn without_metadata(data: SourceFile) -> Option<Diagnostic> {
-    // A file that cannot be read may be a log.
+    // An unreadable file may be a log.
     let is_log = has_log_magic(&data).unwrap_or(true);
     is_log.then(|| {
-        let text = "its metadata log is not there, which says what it holds";
+        let text = "its metadata log is not there, so the places of its data are unknown";
         Diagnostic::lost(text).at(data.path().display().to_string())
     })
 }
 
-/// Why files with the names of a log are no log, or an empty one.
+/// The reason why files named like a log are not a log, or are an empty one.
 fn not_a_log(metadata: &SourceFile, data: Option<&SourceFile>) -> Result<Option<Diagnostic>> {
     let note = |reason| Diagnostic::note(format!("{}: {reason}", metadata.path().display()));
     if metadata.is_empty() && data.map_or(0, SourceFile::len) <= EMPTY_DATA {
         return Ok(Some(note("empty, like its data log")));
     }
-    // One of the two may be damaged.
+    // One of the two files may be damaged.
     let is_data_log = data.map(has_log_magic).transpose()? == Some(true);
     let is_log = is_data_log || has_log_magic(metadata)?;
-    Ok((!is_log).then(|| note("no log, in spite of its name")))
+    Ok((!is_log).then(|| note("no log, despite its name")))
 }
 
-/// Whether a log belongs to a file.
+/// The relation of a log to a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Belongs {
     Yes,
@@ -248,8 +247,8 @@ enum Belongs {
     No,
 }
 
-/// `written_for` is the path of the netCDF file in the log. For a log in the directory of the file its name decides. A
-/// further directory may have logs of many files with the same name.
+/// Decides whether a log belongs to a file. `written_for` is the path of the netCDF file in the log. In the file's own
+/// directory the name of the log decides. A further directory may hold the logs of many files with one name.
 fn belongs(dir: &SourceDir, log: &SourcePath, relative: &Path, written_for: &[u8]) -> Belongs {
     let written_for = Path::new(OsStr::from_bytes(written_for));
     let own = dir.full_path(relative);
@@ -269,7 +268,7 @@ fn belongs(dir: &SourceDir, log: &SourcePath, relative: &Path, written_for: &[u8
     }
 }
 
-/// Section 6: generations by the time of their last entry, ranks in ascending order.
+/// Sorts the logs (section 6): generations by the time of their last entry, ranks in ascending order.
 fn put_in_order(logs: &mut [OpenLog]) {
     let mut times: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
     for log in logs.iter() {
@@ -284,13 +283,13 @@ fn put_in_order(logs: &mut [OpenLog]) {
     });
 }
 
-/// What is missing: processes may have written logs to directories that are not searched.
+/// The diagnostics for missing ranks: processes may have written logs to directories that are not searched.
 fn missing_ranks(logs: &[OpenLog]) -> Vec<Diagnostic> {
     #[derive(Default)]
     struct Generation {
-        /// Processes of the job.
+        /// Number of processes in the job.
         ranks: u64,
-        /// Processes with a log here.
+        /// Processes whose log is here.
         present: BTreeSet<u64>,
     }
     let mut generations: BTreeMap<u32, Generation> = BTreeMap::new();
@@ -304,7 +303,7 @@ fn missing_ranks(logs: &[OpenLog]) -> Vec<Diagnostic> {
         let left = ranks.saturating_sub(present.len() as u64);
         if left > 0 {
             missing.push(Diagnostic::lost(format!(
-                "of {ranks} processes {left} have no log here (number {number}): what they wrote may be missing"
+                "of {ranks} processes {left} have no log here (number {number}): their data may be missing"
             )));
         }
     }

@@ -24,14 +24,14 @@ use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 
-/// Scans a netCDF file, which is empty or has the magic of such a file. [`Error::NotALog`] says that it has no logs
-/// and is not to be shown without.
+/// Scans a netCDF file. The file is empty or begins with netCDF's magic. [`Error::NotALog`] says that it has no logs
+/// and must not be shown without them.
 pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
     let path = file.path().to_owned();
     let companions = match request.companions {
         Some(known) => Cow::Borrowed(known),
-        // The process that opens the files finds the companions of each netCDF file. It has found none, so the file was of another
-        // kind then.
+        // The process that opens the files lists the companions of every netCDF file. It listed none, so the file was
+        // of another kind then.
         None if request.dir.is_remote() => return Err(Error::Changed { path }),
         None => {
             let files = LogFiles::of(request.dir, request.relative, &file);
@@ -41,11 +41,11 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
     let found = logs::find(request, &file, &companions)?;
     let has_logs = !found.logs.is_empty();
     if !has_logs && file.is_empty() {
-        let reason = "empty (a log file that was never closed may be so, too)";
+        let reason = "empty (a log file that was never closed can be empty, too)";
         return Err(not_a_log(&path, reason));
     }
     if !has_logs && !request.settings.without_logs {
-        let reason = "a netCDF classic file without logs (netcdf=hdf5 presents it all the same)";
+        let reason = "a netCDF classic file without logs (the option netcdf=hdf5 shows it anyway)";
         return Err(not_a_log(&path, reason));
     }
     let header = Header::read(&file).map_err(|e| {
@@ -60,7 +60,7 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
     present(request, file, &header, found)
 }
 
-/// The companion files of a file that belong to it, for a request that does not name them.
+/// Finds the companion files of a file, for a request that does not name them.
 fn companions(files: &LogFiles<'_>) -> Result<Vec<SourcePath>> {
     let named = companions_of(files.dir(), files.log(), |dir, _, directory, name| {
         let mut found = dir.list(directory);
@@ -77,7 +77,7 @@ fn companions(files: &LogFiles<'_>) -> Result<Vec<SourcePath>> {
     Ok(named.into_iter().filter(is_own).collect())
 }
 
-/// Makes the snapshot of `file`, which has this header.
+/// Makes the snapshot of `file`, whose header has been read.
 fn present(
     request: ScanRequest<'_>,
     file: SourceFile,
@@ -126,11 +126,13 @@ fn present(
     })
 }
 
-/// Section 4: nothing in a log says that it was applied to the file already. Only the times are a hint.
+/// A note if the file was changed after its logs. Section 4: nothing in a log says whether it was already applied to
+/// the file. The times are only a hint.
 fn changed_after_logs(sources: &[SourceFile]) -> Option<Diagnostic> {
     let (file, logs) = sources.split_first()?;
     let modified = |source: &SourceFile| source.identity().modified;
     let last = logs.iter().map(modified).max()?;
-    let text = "changed after its logs were: they are applied all the same, whether they were before or not";
+    let text =
+        "changed after its logs were: they are applied even if the file already contains them";
     (modified(file) > last).then(|| Diagnostic::note(text))
 }

@@ -1,34 +1,35 @@
-//! The C library's allocator in a worker.
+//! Settings of the C library's allocator in a worker.
 
-/// Blocks of up to this size lie in the heap. libhdf5 clears two tables of half a MiB for each file that it opens.
+/// The largest block that the heap serves. libhdf5 clears two tables of half a MiB for each file that it opens.
 #[cfg(target_env = "gnu")]
 const LARGEST_IN_HEAP: libc::c_int = 4 << 20;
-/// So much free memory at the end of the heap is kept.
+/// The free memory that is kept at the end of the heap.
 #[cfg(target_env = "gnu")]
 const SPARE: libc::c_int = 16 << 20;
 
-/// Lets the allocator keep what a scan has freed, for what it allocates next and for the next scan. By default it gives it back to
-/// the system, and takes a page fault for each page again.
+/// Lets the allocator keep freed memory for later allocations and for the next scan. By default, the allocator returns
+/// memory to the system, and takes a page fault for each page again.
 pub fn keep_memory() {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [
         (libc::M_MMAP_THRESHOLD, LARGEST_IN_HEAP),
         (libc::M_TRIM_THRESHOLD, SPARE),
     ] {
-        // SAFETY: mallopt takes two numbers and may be called at any time. It returns 0 where it does not know a
-        // parameter; nothing depends on it.
+        // SAFETY: mallopt takes two numbers and may be called at any time. It returns 0 for an unknown parameter;
+        // nothing depends on it.
         unsafe { libc::mallopt(parameter, value) };
     }
 }
 
-/// What the scan of a small file takes: two tables of half a MiB, and the rest.
+/// The memory that the scan of a small file needs: two tables of half a MiB, and the rest.
 #[cfg(target_env = "gnu")]
 const USUAL: usize = 1472 << 10;
-/// A multiple of the size of a page on each processor.
+/// A multiple of the page size of every processor.
 #[cfg(target_env = "gnu")]
 const LARGEST_PAGE: usize = 64 << 10;
 
-/// Takes the memory of a small scan from the system at once, after [`keep_memory`]. A page fault for each page takes twice as long.
+/// Takes the memory of a small scan from the system in one call. Call [`keep_memory`] first. Page faults for single
+/// pages would take twice as long.
 pub fn have_memory() {
     #[cfg(target_env = "gnu")]
     {
@@ -37,8 +38,8 @@ pub fn have_memory() {
         let skipped = start.align_offset(LARGEST_PAGE);
         let len = (USUAL - skipped) / LARGEST_PAGE * LARGEST_PAGE;
         let start = start.wrapping_add(skipped).cast();
-        // SAFETY: the pages lie within the vector. The call writes none of its bytes, and where the kernel does not know it (before
-        // Linux 5.14), nothing depends on it.
+        // SAFETY: the pages lie within the vector, and the call changes none of their bytes. Kernels before Linux 5.14
+        // do not know the call; nothing depends on it.
         let _ = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxPopulateWrite) };
     }
 }

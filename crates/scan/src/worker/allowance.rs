@@ -1,4 +1,4 @@
-//! The processor time of a scan: what the files that it has opened have on the disk bounds it.
+//! The processor time of a scan. The disk space of the files that it opens sets the limit.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,7 +13,7 @@ use super::confine;
 use h5logfs_common::task::processor_time;
 use h5logfs_log::source_file::bytes_on_disk;
 
-/// What one scan may take.
+/// The limits of one scan.
 #[derive(Debug)]
 pub struct Allowance {
     /// The processor time of this process when the scan began.
@@ -29,7 +29,7 @@ struct Opened {
 }
 
 impl Allowance {
-    /// That of a scan that begins.
+    /// The allowance of a scan that begins now.
     pub fn begin() -> io::Result<Self> {
         let time = clock_gettime(ClockId::ProcessCPUTime);
         let allowance = Allowance {
@@ -40,7 +40,7 @@ impl Allowance {
         Ok(allowance)
     }
 
-    /// The scan has opened a file.
+    /// Adds a file that the scan has opened.
     pub fn add(&self, file: &File) -> io::Result<()> {
         let found = file.metadata()?;
         let mut opened = self

@@ -1,7 +1,7 @@
 //! Takes from a process that reads hostile files every right that it does not need.
 //!
-//! It keeps limited memory and processor time, the descriptors that it is sent, and its socket. Each layer of the
-//! confinement holds if another one fails.
+//! The process keeps limited memory and processor time, the descriptors that it is sent, and its socket. Each layer of
+//! the confinement holds even if another one fails.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Fault {
     move |e| Fault::Refused(format!("{what}: {e}"))
 }
 
-/// Changes to `uid` and `gid`, without supplementary groups. Needs the right to change users.
+/// Changes to `uid` and `gid`, without supplementary groups. The process needs the right to change users.
 pub fn become_user(uid: u32, gid: u32) -> Result<()> {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     rustix::thread::set_thread_groups(&[]).map_err(failed("setgroups"))?;
@@ -32,7 +32,7 @@ pub fn become_user(uid: u32, gid: u32) -> Result<()> {
     rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("setresuid"))
 }
 
-/// The kernel ends this process when the thread ends that has started it.
+/// Lets the kernel end this process when the thread that started it ends.
 pub fn end_with_parent() -> Result<()> {
     let signal = Some(rustix::process::Signal::KILL);
     rustix::process::set_parent_process_death_signal(signal).map_err(failed("PR_SET_PDEATHSIG"))
@@ -50,28 +50,28 @@ pub fn drop_capabilities() -> Result<()> {
     rustix::thread::set_no_new_privs(true).map_err(failed("no_new_privs"))
 }
 
-/// If memory runs out, the kernel is to end a scan, which is one file, and not the daemon or a user's program. Returns
-/// what is missing, for the log.
+/// Makes the kernel end a scan first when memory runs out. A scan serves one file; the daemon and the user's programs
+/// serve more. Returns what is missing, for the log.
 pub fn die_first() -> Option<String> {
     const SCORE: &str = "/proc/self/oom_score_adj";
     let written = std::fs::write(SCORE, "1000");
     written.err().map(|e| format!("{SCORE}: {e}"))
 }
 
-/// `memory`: bytes of address space.
+/// Limits the address space to `memory` bytes.
 pub fn limit_memory(memory: u64) -> Result<()> {
     limit(Resource::As, memory, 0)?;
-    // A core dump would hold parts of a user's file. No other file is to be written, either.
+    // A core dump would hold parts of a user's file. The process must not write any other file, either.
     limit(Resource::Core, 0, 0)?;
     limit(Resource::Fsize, 0, 0)
 }
 
-/// After so many seconds of processor time the kernel sends SIGXCPU, and a second later SIGKILL.
+/// Limits the processor time. After `seconds` the kernel sends SIGXCPU, and a second later SIGKILL.
 pub fn limit_processor(seconds: u64) -> Result<()> {
     limit(Resource::Cpu, seconds, 1)
 }
 
-/// The kernel sends SIGXCPU after so many seconds already, or as late as [`limit_processor`] has it.
+/// Lowers the limit that [`limit_processor`] has set: the kernel sends SIGXCPU after `seconds`, if that is earlier.
 pub fn end_after(seconds: u64) -> Result<()> {
     let before = rustix::process::getrlimit(Resource::Cpu);
     let most = before
@@ -95,8 +95,8 @@ fn limit(resource: Resource, most: u64, grace: u64) -> Result<()> {
     rustix::process::setrlimit(resource, limits).map_err(failed("setrlimit"))
 }
 
-/// Forbids the process to use the file system and TCP and to send signals, with Landlock, as far as the kernel
-/// supports it. Returns what is missing, for the log.
+/// Uses Landlock to forbid the file system, TCP and signals, as far as the kernel supports it. Returns what is
+/// missing, for the log.
 pub fn restrict_files() -> Result<Option<String>> {
     let abi = ABI::V6;
     let ruleset = Ruleset::default()
@@ -111,7 +111,7 @@ pub fn restrict_files() -> Result<Option<String>> {
     Ok(match (status.ruleset, status.landlock) {
         (RulesetStatus::FullyEnforced, _) => None,
         (RulesetStatus::PartiallyEnforced, LandlockStatus::Available { .. }) => None,
-        (_, status) => Some(format!("Landlock cannot be had ({status:?})")),
+        (_, status) => Some(format!("Landlock is not available ({status:?})")),
     })
 }
 
@@ -156,9 +156,9 @@ const CALLS: &[c_long] = &[
     libc::SYS_set_robust_list,
     libc::SYS_ppoll,
     libc::SYS_membarrier,
-    // For another filter, which can only forbid more.
+    // Another filter can only forbid more.
     libc::SYS_seccomp,
-    // Another filter answers it.
+    // Another filter handles this call.
     libc::SYS_clone3,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_dup2,
@@ -181,7 +181,7 @@ fn rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule> {
     SeccompRule::new(conditions).map_err(failed("seccomp"))
 }
 
-/// A filter that does `matching` for the calls of `rules` and `other` for all others.
+/// A filter that applies `matching` to the calls of `rules`, and `other` to all other calls.
 fn filter(
     rules: BTreeMap<i64, Vec<SeccompRule>>,
     other: SeccompAction,
@@ -208,8 +208,8 @@ fn refusal(errno: i32) -> SeccompAction {
     SeccompAction::Errno(errno as u32)
 }
 
-/// Allows the system calls that a worker needs, and the fork of the zygote. Every other call fails with EPERM, and
-/// with it the scan: there is no network, no exec, and no opening of files.
+/// Allows the system calls that a worker needs, and the fork of the zygote. Every other call fails with EPERM, and the
+/// scan fails with it. So there is no network, no exec, and no opening of files.
 fn allowed_calls() -> Result<BpfProgram> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         CALLS.iter().map(|call| (*call, Vec::new())).collect();
@@ -232,7 +232,7 @@ fn allowed_calls() -> Result<BpfProgram> {
         // The limits of the process itself, which it can only lower.
         (libc::SYS_prlimit64, vec![equals(0, 0)?]),
         (libc::SYS_prctl, vec![equals(0, no_new_privs)?]),
-        // To read anew what another node has written since.
+        // Drops cached pages, so that data written by another node are read anew.
         (
             libc::SYS_fadvise64,
             vec![equals(3, libc::POSIX_FADV_DONTNEED as u64)?],
@@ -346,7 +346,7 @@ mod tests {
                     _ => Ok(()),
                 }
             };
-            // The crate `libc` does not name it.
+            // The crate `libc` lacks this name.
             const F_SETSIG: i32 = 10;
             let itself = rustix::process::getpid().as_raw_nonzero().get().into();
             let (file, socket) = (file.as_fd(), socket.as_fd());
@@ -378,7 +378,7 @@ mod tests {
             let code = map(ProtFlags::READ | ProtFlags::EXEC);
             assert_eq!(code.err(), Some(Errno::PERM));
             let data = map(ProtFlags::READ | ProtFlags::WRITE).unwrap();
-            // SAFETY: it was mapped above, and no code uses it.
+            // SAFETY: the memory was mapped above, and no code uses it.
             unsafe { munmap(data, 4096) }.unwrap();
         });
     }

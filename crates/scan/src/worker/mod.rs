@@ -1,12 +1,12 @@
-//! Serves scans in confined processes: the zygote, which forks workers, and the worker.
+//! Serves scans in confined processes: the zygote forks workers, and a worker scans.
 //!
-//! The daemon starts the zygote once, as another process of this program. The zygote opens no user's file. It gives
-//! up its rights, and then forks a worker whenever the daemon asks. A fork takes less time than the start of a new
-//! program, above all of one that is linked to the libhdf5 of the system with its libraries. A worker does one scan after the
-//! other for as long as the daemon sends them; the daemon decides which files may share a process.
+//! The daemon starts the zygote once, as another process of this program. The zygote opens no user's file. It gives up
+//! its rights, and then forks a worker whenever the daemon asks. A fork takes less time than the start of a program,
+//! especially of a program that is linked to the system's libhdf5 and its libraries. A worker does one scan after
+//! another for as long as the daemon sends them. The daemon decides which files may share a process.
 //!
-//! A host that reads few logs has no zygote: it starts one worker for each scan ([`serve_one`]). A command for one file forks it from
-//! itself.
+//! A host that reads few logs has no zygote. It starts one worker for each scan ([`serve_one`]). A command that reads
+//! one file forks its worker from itself.
 
 mod allocator;
 mod allowance;
@@ -34,31 +34,31 @@ use h5logfs_log::scan::protocol::{
 };
 use h5logfs_log::source_dir::{FileOpener, SourceDir, SourcePath};
 
-/// The largest response of the daemon, in bytes. Listings of directories are the large ones.
+/// The largest response of the daemon, in bytes. Only listings of directories are large.
 const LARGEST_RESPONSE: usize = 64 << 20;
 
-/// The first descriptor behind standard input, output and error.
+/// The first descriptor after standard input, output and error.
 const FIRST: i32 = 3;
 
-/// The channel of a worker to its daemon.
+/// The channel from a worker to its daemon.
 type Daemon = Channel<OwnedFd, Forever>;
 
-/// How a zygote confines itself and its workers.
+/// The confinement of a zygote and its workers.
 #[derive(Debug, Clone)]
 pub struct Confinement {
     /// Bytes of address space.
     pub memory: u64,
-    /// Seconds of processor time, for each worker. A scan of small files may take less: see `allowance`.
+    /// Seconds of processor time for each worker. A scan of small files may get less: see `allowance`.
     pub cpu: u64,
-    /// User and group to become.
+    /// The user and group that the process changes to.
     pub user: Option<(u32, u32)>,
-    /// The kernel ends the process when the thread ends that has started it.
+    /// The kernel ends the process when the thread that started it ends.
     pub ends_with_parent: bool,
 }
 
-/// Runs the zygote: serves the daemon at the other end of standard input until that closes. The first message is
-/// [`READY`] and what the system lacks for the confinement. If the confinement fails, the first message
-/// is the reason, and the last message, too.
+/// Runs the zygote: serves the daemon at the other end of standard input until the daemon closes it. The first message
+/// is [`READY`], with what the system lacks for the confinement. If the confinement fails, the first and only message
+/// is the reason.
 pub fn serve(confinement: &Confinement) -> io::Result<()> {
     let control = rustix::stdio::stdin();
     match close_inherited().and_then(|()| confine(confinement)) {
@@ -73,8 +73,8 @@ pub fn serve(confinement: &Confinement) -> io::Result<()> {
     }
 }
 
-/// Runs a worker without a zygote: serves one scan to the process at the other end of standard input. It ends with the
-/// process that has started it. If the confinement fails, the outcome of the scan is the reason.
+/// Runs a worker without a zygote: serves one scan to the process at the other end of standard input. The worker ends
+/// with the process that started it. If the confinement fails, the outcome of the scan is the reason.
 pub fn serve_one(confinement: &Confinement) -> io::Result<()> {
     close_inherited().map_err(io::Error::other)?;
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
@@ -84,14 +84,16 @@ pub fn serve_one(confinement: &Confinement) -> io::Result<()> {
             allocator::have_memory();
             let done = begin_work(socket, confinement, &confined.no_fork)
                 .and_then(|client| scan_next(&client));
-            // The client waits for the end, so nothing is put in order before.
+            // The client waits for the end, so no clean-up comes first.
             exit(done.is_ok())
         }
-        Err(reason) => refuse(format!("a scan needs confinement, which fails: {reason}")),
+        Err(reason) => refuse(format!(
+            "a scan must be confined, but the confinement fails: {reason}"
+        )),
     }
 }
 
-/// Answers the process at the other end of standard input with the reason why this one does not scan.
+/// Tells the process at the other end of standard input why this one does not scan.
 pub fn refuse(reason: String) -> io::Result<()> {
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
     let client = Channel::new(socket, Forever);
@@ -100,25 +102,25 @@ pub fn refuse(reason: String) -> io::Result<()> {
     client.send_outcome(ScanOutcome::from(&error))
 }
 
-/// Ends this process with the thread that has started it.
+/// Lets the kernel end this process with the thread that started it.
 pub fn end_with_parent() -> Result<()> {
     confine::end_with_parent().map_err(|e| Error::io("/proc/self", io::Error::other(e)))
 }
 
-/// The process that wants to have logs closed, at the other end of standard input.
+/// The channel to a process that asks for logs to be closed, at the other end of standard input.
 pub struct Closing(Channel<OwnedFd, Patiently>);
 
 impl Closing {
-    /// Its end of the channel. Closes all else that this process has inherited: it may stay for a while, and the locks of files
-    /// that its host has open would, too.
+    /// Takes this process's end of the channel, and closes all other inherited descriptors. This process may live long,
+    /// and inherited descriptors would keep the host's file locks.
     pub fn new() -> io::Result<Self> {
         close_inherited().map_err(io::Error::other)?;
         let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
         Ok(Closing(Channel::new(socket, Patiently)))
     }
 
-    /// The next log. `None` where that process is gone, or has had none for a while. What was left open of the one before
-    /// would be there in the next one.
+    /// The next log to close. `None` if the client is gone or has been silent for a while, or if the last close left
+    /// objects open, because the next close would meet them.
     pub fn next(&self) -> io::Result<Option<CloseTask>> {
         if h5::has_open_objects() {
             return Ok(None);
@@ -134,7 +136,7 @@ impl Closing {
         }
     }
 
-    /// Tells that process how something has ended, and what there is to say of it.
+    /// Sends the outcome of a close, with what there is to say about it.
     pub fn tell(&self, outcome: Result<Option<String>>) -> io::Result<()> {
         let outcome = match outcome {
             Ok(said) => ScanOutcome::Scanned(said.unwrap_or_default().into_bytes()),
@@ -146,23 +148,23 @@ impl Closing {
 
 /// The outcome of the confinement.
 struct Confined {
-    /// For the workers.
+    /// The filter for the workers.
     no_fork: NoFork,
-    /// What the system lacks for it.
+    /// The parts of the confinement that the system lacks.
     missing: Option<String>,
 }
 
 fn confine(confinement: &Confinement) -> confine::Result<Confined> {
-    // Before the change of the user, after which this process may not write below /proc.
+    // This comes before the change of the user, after which the process may not write below /proc.
     let unranked = confine::die_first();
-    // This loads what libhdf5 loads lazily. Later nothing can be opened.
+    // This call loads the libraries that libhdf5 loads lazily. Nothing can be opened later.
     hdf5::library_version();
     let no_fork = NoFork::prepare()?;
     if let Some((uid, gid)) = confinement.user {
         confine::become_user(uid, gid)?;
     }
     if confinement.ends_with_parent {
-        // A change of the user takes this back.
+        // The change of the user has reset this.
         confine::end_with_parent()?;
     }
     confine::drop_capabilities()?;
@@ -178,11 +180,11 @@ fn confine(confinement: &Confinement) -> confine::Result<Confined> {
     })
 }
 
-/// Closes the descriptors that this process inherited from its daemon or host. They are not for it.
+/// Closes the descriptors that this process inherited from its daemon or host but does not need.
 fn close_inherited() -> confine::Result<()> {
-    // The function of the C library is one of glibc 2.34. The call is one of Linux 5.9.
-    // SAFETY: this process has opened nothing yet. It may be a fork; then the Rust values of descriptors are those of the process
-    // that it was forked from, and this one neither uses nor drops them.
+    // The C library has this function since glibc 2.34, the kernel since Linux 5.9.
+    // SAFETY: this process has opened nothing yet. If it is a fork, the Rust values of descriptors belong to the
+    // original process, and this one neither uses nor drops them.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
     match closed {
         0 => Ok(()),
@@ -197,12 +199,12 @@ fn close_one_by_one() -> confine::Result<()> {
     const OPEN: &str = "/proc/self/fd";
     let failed = |e: io::Error| Fault::Refused(format!("{OPEN}: {e}"));
     let names = std::fs::read_dir(OPEN).map_err(failed)?;
-    // They are closed after the directory, whose own descriptor is among them.
+    // These are closed after the directory, whose own descriptor is among them.
     let names = names.map(|name| Ok(name.map_err(failed)?.file_name()));
     let names = names.collect::<confine::Result<Vec<_>>>()?;
     let numbers = names.iter().filter_map(|name| name.to_str()?.parse().ok());
     for number in numbers.filter(|number: &i32| *number >= FIRST) {
-        // SAFETY: as above. That of the directory is closed already.
+        // SAFETY: as above. The descriptor of the directory is already closed.
         unsafe { libc::close(number) };
     }
     Ok(())
@@ -216,8 +218,8 @@ fn send(control: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Forks a worker for each socket that the daemon sends. Answers with its process number, or the negative number of a
-/// system error.
+/// Forks a worker for each socket that the daemon sends. Answers with the worker's process number, or with the negative
+/// number of a system error.
 fn fork_workers(
     control: BorrowedFd<'_>,
     confinement: &Confinement,
@@ -236,7 +238,7 @@ fn fork_workers(
     Ok(())
 }
 
-/// `None` if the daemon has ended.
+/// Receives a socket; `None` if the daemon has ended.
 fn receive_socket(control: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let receive = || receive_some(control, &mut [0], RecvFlags::empty());
     match rustix::io::retry_on_intr(receive)? {
@@ -246,10 +248,10 @@ fn receive_socket(control: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Forks this process. The parent of the new one is the daemon, so that it can wait for it and kill it. Returns 0 in
-/// the new process.
+/// Forks this process. The daemon becomes the parent of the new process, so that the daemon can wait for it and kill
+/// it. Returns 0 in the new process.
 fn fork() -> io::Result<i64> {
-    // SAFETY: no stack or pointer is passed, and without CLONE_VM the processes share no memory; this process has one
+    // SAFETY: no stack or pointer is passed, and without CLONE_VM the processes share no memory. This process has one
     // thread, so no other thread can hold a lock that the new process would wait for.
     let process = unsafe { libc::syscall(libc::SYS_clone, confine::FORK, 0, 0, 0, 0) };
     match process {
@@ -258,22 +260,22 @@ fn fork() -> io::Result<i64> {
     }
 }
 
-/// Ends this process at once, without exit handlers. In a process that was forked these would clean up what belongs to the zygote,
-/// and copy its memory pages for it.
+/// Ends this process at once, without exit handlers. In a forked process, the handlers would clean up objects of the
+/// zygote, and copy its memory pages to do so.
 fn exit(success: bool) -> ! {
-    // SAFETY: it takes a number and does not return.
+    // SAFETY: the function takes a number and does not return.
     unsafe { libc::_exit(i32::from(!success)) }
 }
 
-/// Runs the worker of a zygote: one scan, and others as long as the daemon sends them.
+/// Runs the worker of a zygote: scans for as long as the daemon sends requests.
 fn work(socket: OwnedFd, confinement: &Confinement, no_fork: &NoFork) -> io::Result<()> {
     let daemon = begin_work(socket, confinement, no_fork)?;
-    // Something of a scan that libhdf5 has not closed would be there in the next one.
+    // Objects that libhdf5 has left open would be visible to the next scan.
     while scan_next(&daemon)? && !h5::has_open_objects() {}
     Ok(())
 }
 
-/// Gives up the last rights. Returns the channel to the daemon.
+/// Gives up the last rights, and returns the channel to the daemon.
 fn begin_work(
     socket: OwnedFd,
     confinement: &Confinement,
@@ -286,7 +288,7 @@ fn begin_work(
     Ok(Arc::new(Channel::new(socket, Forever)))
 }
 
-/// Does one scan. `false` where the daemon has no more.
+/// Does one scan. Returns `false` if the daemon has no more.
 fn scan_next(daemon: &Arc<Daemon>) -> io::Result<bool> {
     let (task, _) = match daemon.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited()) {
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
@@ -300,12 +302,13 @@ fn scan_next(daemon: &Arc<Daemon>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// For messages of the daemon, which is trusted. The limits of the process bound its memory.
+/// A reservation without a limit, for messages of the daemon, which is trusted. The limits of the process bound its
+/// memory.
 fn unlimited() -> Reservation {
     Task::unlimited().reservation()
 }
 
-/// Returns the snapshot as bytes.
+/// Scans, and returns the snapshot as bytes.
 fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
     let allowance = Allowance::begin().map_err(|e| Error::io(&task.relative, e))?;
     let opener = Arc::new(DaemonOpener {
@@ -326,7 +329,7 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
     let most = task.settings.most;
     if bytes.len() as u64 > most {
         let len = bytes.len();
-        let reason = format!("{len} bytes of metadata are more than index_memory, {most} bytes");
+        let reason = format!("{len} bytes of metadata exceed index_memory, {most} bytes");
         return Err(bad(reason.into()));
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! Parses the header sequentially, reading the file piece by piece. No field is trusted: memory is allocated only for
+//! Parses the header sequentially, and reads the file piece by piece. No field is trusted: memory is allocated only for
 //! bytes that exist.
 
 use std::collections::HashSet;
@@ -9,10 +9,10 @@ use crate::numbers::NumberType;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 
-/// The longest header accepted: it is held in memory, and libhdf5 makes objects of it. A variable with some
+/// The longest header that is accepted. It is held in memory, and libhdf5 makes objects of it. A variable with some
 /// attributes takes some hundred bytes.
 const LONGEST: u64 = 64 << 20;
-/// Bytes read at once: the first and the largest number.
+/// Bytes of the first read, and of the largest one.
 const FIRST_READ: u64 = 8 << 10;
 const LARGEST_READ: u64 = 1 << 20;
 
@@ -116,7 +116,7 @@ impl Parser<'_> {
             let shape = parser.shape(dimensions)?;
             let attributes = parser.attributes()?;
             let kind = parser.kind()?;
-            // The field is redundant and may be clamped.
+            // The field is redundant, and its value may be clamped.
             let _vsize = parser.size()?;
             let begin = parser.begin()?;
             let variable = Variable {
@@ -188,7 +188,7 @@ impl Parser<'_> {
             let text = format!("tag {found} and count {count} where a list with tag {tag} belongs");
             return self.fail(at, text);
         }
-        // Each item is longer than the length field of its name.
+        // An item is longer than the length field of its name.
         if count.saturating_mul(self.width()) > self.left() {
             let text = format!("{count} {what}s where {} bytes are left", self.left());
             return self.fail(at, text);
@@ -269,7 +269,7 @@ impl Parser<'_> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// A number as wide as a count. Numbers of 4 bytes are unsigned: CDF-2 has dimensions past 2^31.
+    /// A number with the width of a count. Numbers of 4 bytes are unsigned, because CDF-2 has dimensions past 2^31.
     fn size(&mut self) -> Result<u64> {
         if self.is_wide() {
             Ok(u64::from_be_bytes(self.array()?))
@@ -284,7 +284,7 @@ impl Parser<'_> {
         Ok(count)
     }
 
-    /// Fails where the number just read is negative.
+    /// Fails if the number just read is negative.
     fn not_negative(&self, count: u64) -> Result<()> {
         if count > i64::MAX as u64 {
             self.fail(self.at - self.width(), "a negative count")

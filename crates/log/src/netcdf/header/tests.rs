@@ -80,7 +80,7 @@ impl Writer {
     }
 }
 
-/// A header with everything, in any version.
+/// A header with all features, in any version.
 fn sample(version: u8) -> Vec<u8> {
     Writer::new(version, 3)
         .list(10, 3)
@@ -106,7 +106,7 @@ fn sample(version: u8) -> Vec<u8> {
 
 #[test]
 fn the_bytes_of_a_small_file_are_read() {
-    // The example of the format's own documents: one dimension and one variable.
+    // The example of the format specification: one dimension and one variable.
     #[rustfmt::skip]
     let bytes = [
         b'C', b'D', b'F', 1,  0, 0, 0, 0,
@@ -143,7 +143,7 @@ fn all_versions_say_the_same() {
         let records = header.variables.iter().map(|v| header.is_record(v));
         assert_eq!(records.collect::<Vec<_>>(), [true, false, true, false]);
         assert_eq!(header.dims(&header.variables[2]), [0, 5]);
-        // 8 bytes, and 5 padded to 8.
+        // A record has 8 bytes, and 5 bytes padded to 8.
         assert_eq!(header.record_size(), 16);
 
         let described = header.described();
@@ -416,7 +416,7 @@ fn records_that_cannot_be_added_up_are_refused() {
 
 #[test]
 fn headers_of_any_reasonable_length_are_read() {
-    // Longer than one read, as a single item and as many.
+    // The header is longer than one read, in one item and in many items.
     let mut long = Writer::new(2, 0).list(0, 0).list(12, 20_001);
     long = long.attribute("text", 2, 3 << 20, &vec![b'x'; 3 << 20]);
     for number in 0..20_000u32 {
@@ -445,7 +445,7 @@ fn headers_without_end_are_refused() {
     assert!(file.bytes_read() < 1 << 20);
 }
 
-/// Uses everything that was read.
+/// Uses all parts of a header.
 fn use_all(header: &Header) {
     let _ = (header.described(), header.record_size());
     let _ = header.records_in(1 << 40);

@@ -10,7 +10,7 @@ use h5logfs_log::netcdf::header::{Attribute, Type};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Names that netCDF-4 and its readers use themselves.
+/// Names that netCDF-4 and its readers reserve.
 const RESERVED: [&[u8]; 8] = [
     b"CLASS",
     b"NAME",
@@ -22,7 +22,7 @@ const RESERVED: [&[u8]; 8] = [
     b"_nc3_strict",
 ];
 
-/// Writes attributes. Thousands of them share a few types and spaces, so each of these is made once.
+/// Writes attributes. Thousands of them share a few types and spaces, so each type and space is made once.
 pub(super) struct Attributes {
     spaces: AttributeSpaces,
     null: Id,
@@ -53,7 +53,7 @@ impl Attributes {
         Ok(new)
     }
 
-    /// Writes the user's attributes of the file or of a variable, which `of` names.
+    /// Writes the user's attributes of the file or of a variable. `of` names that object in messages.
     pub(super) fn user_attributes<'a>(
         &mut self,
         object: &Id,
@@ -88,7 +88,7 @@ impl Attributes {
         h5::write_plain_attribute(object, name, &datatype, &space, &values)
     }
 
-    /// Writes a text, which must not be empty. netCDF-C calls every text ASCII, but h5netcdf then fails for UTF-8.
+    /// Writes a text, which must not be empty. netCDF-C marks every text as ASCII, but h5netcdf then fails for UTF-8.
     pub(super) fn text(&mut self, object: &Id, name: &[u8], text: &[u8]) -> Result<()> {
         let size = u32::try_from(text.len())?;
         let utf8 = !text.is_ascii() && std::str::from_utf8(text).is_ok();

@@ -5,15 +5,15 @@ use std::collections::{HashMap, HashSet};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_log::netcdf::header::Header;
 
-/// The prefix for a variable that has the name of a dimension but is not its scale.
+/// The prefix for a variable that shares the name of a dimension but is not its scale.
 const NOT_A_COORDINATE: &[u8] = b"_nc4_non_coord_";
 
-/// Which datasets the image gets.
+/// The datasets of the image.
 pub(super) struct Plan {
     /// The numbers of the dimensions without a coordinate variable.
     pub placeholders: Vec<usize>,
     pub variables: Vec<ShownVariable>,
-    /// Which variables cannot be shown.
+    /// The variables that cannot be shown.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Plan {
 pub(super) struct ShownVariable {
     pub number: usize,
     pub name: Vec<u8>,
-    /// The dimension whose coordinate variable it is.
+    /// The dimension of which this is the coordinate variable.
     pub scale_of: Option<usize>,
 }
 

@@ -68,7 +68,7 @@ fn generate(dir: &TempDir, name: &str, kind: &str, cdl: &str) -> Option<PathBuf>
     Some(file)
 }
 
-/// Checks that all readers see the same in the images of netCDF files as in the files, except the data.
+/// Checks that all readers see the same structure in a netCDF file and in its image. Data are not compared.
 fn check_structures(files: Vec<PathBuf>) {
     let dir = tempfile::tempdir().unwrap();
     let pairs: Vec<_> = files
@@ -84,7 +84,7 @@ fn check_structures(files: Vec<PathBuf>) {
     }
 }
 
-/// Makes the image of a netCDF file, in which `ncdump` has to see what it sees in the file.
+/// Makes the image of a netCDF file, and checks that `ncdump` prints the same for both.
 fn check_with_ncdump(image: &Path, file: &Path) -> Result<()> {
     let made = write_image(file, image);
     let mut addressed = Image::new(made.image);
@@ -230,7 +230,7 @@ fn header(dimensions: Vec<Dimension>, variables: Vec<Variable>) -> Header {
     }
 }
 
-/// What a current netCDF reader sees of an image. `code` prints it from the open dataset `f`.
+/// The view that a current netCDF reader has of an image. `code` prints it from the open dataset `f`.
 fn seen(made: &ShownObjects, code: &str) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image.nc");
@@ -479,7 +479,7 @@ fn readers_see_the_dimensions_and_variables_of_any_header() {
         expected.push('\n');
     }
     let Some(python) = Python::new() else { return };
-    // h5netcdf lists dimensions in the order of their scales, which depends on that of the variables.
+    // h5netcdf lists dimensions in the order of their scales. This order depends on the order of the variables.
     for (open, in_order) in [("netCDF4.Dataset", true), ("h5netcdf.File", false)] {
         let code = format!(
             "import glob, h5netcdf, netCDF4, sys
