@@ -191,7 +191,7 @@ impl Dataset {
         stub_dataset
     }
 
-    /// Adds the attributes that turn a dataset with a null dataspace into a stub dataset dataset.
+    /// Adds the attributes that turn a dataset with a null dataspace into a stub dataset.
     pub fn mark(&self, stub_dataset: &Id) {
         let dims: Vec<i64> = self.dims.iter().map(|d| *d as i64).collect();
         let max = self.max.iter().map(|m| m.map_or(-1, |m| m as i64));

@@ -14,7 +14,7 @@ use h5logfs_common::fault::Fault;
 pub const LOG_GROUP: &str = "_LOG";
 /// Root attribute with the name of the writer (extension).
 pub const WRITER: &str = "_h5logfs_writer";
-/// Attributes of a stub dataset dataset that belong to the layout. The last two are extensions.
+/// Attributes of a stub dataset that belong to the layout. The last two are extensions.
 pub const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
 /// The current extent of the dataset.
 pub const DIMS: &str = "_dims";

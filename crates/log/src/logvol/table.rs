@@ -132,7 +132,7 @@ struct Entries {
 /// All entries of a log, in the order of the tables. An entry takes 12 bytes, or 20 if it shares a selection.
 #[derive(Debug)]
 pub(super) struct EntryTable {
-    /// The entries of each dataset that still has a stub dataset dataset.
+    /// The entries of each dataset that still has a stub dataset.
     lists: Vec<Entries>,
     /// Index in `lists` by dataset, and the last one looked up.
     numbers: HashMap<i64, usize, RandomState>,
@@ -154,7 +154,7 @@ pub(super) struct EntryTable {
 const OF_DATASET: usize = 96;
 
 impl EntryTable {
-    /// Reads all entries. `ranks` has the rank of each dataset that still has a stub dataset dataset. `merged`: entries
+    /// Reads all entries. `ranks` has the rank of each dataset that still has a stub dataset. `merged`: entries
     /// may be those of merged calls, whose sizes are ambiguous (section 6.6).
     ///
     /// The records of `wanted` are made during the walk where possible: see [`OwnBlocks`]. Fails when memory is
