@@ -56,8 +56,8 @@ unsafe extern "C" {
 /// Overwrites the environment with zeros, and leaves this process without one. libhdf5 would heed its variables, and a
 /// file that takes a worker over could put them into the output of the command.
 fn forget_environment() {
-    // SAFETY: this process has one thread, and its Rust code keeps no pointer into the environment. Each text lies in memory of the
-    // process and ends with a zero byte.
+    // SAFETY: this process has one thread, and its Rust code keeps no pointer into the environment. Each text lies in
+    // memory of the process and ends with a zero byte.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {
