@@ -1,4 +1,4 @@
-//! The seal of a close (`docs/formats/journal.md`, section 5.1). By it a reader distinguishes a closed log from an
+//! The seal of a close (`docs/formats/journal.md`, section 5.1). With it a reader distinguishes a closed log from an
 //! unclosed one, and from one that a file system shows in part.
 
 use std::fs::File;

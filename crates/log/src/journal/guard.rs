@@ -38,7 +38,7 @@ pub struct SealGuard {
     /// Everything from this offset on is verified.
     seen_from: AtomicU64,
     state: RwLock<State>,
-    /// Of several threads that need a group, one verifies it. The key is its start.
+    /// Groups that are being verified, by their starts. Of several threads that need a group, one verifies it.
     comparing: SingleFlight<u64>,
     /// The table of a closed log, until it is verified.
     table: Mutex<Option<Piece>>,
@@ -99,7 +99,7 @@ impl SealGuard {
     /// again.
     pub fn check_table(&self, file: &SourceFile) -> Result<(), Fault> {
         task::check_running()?;
-        // The lock is held while the whole table is read: others wait for this one comparison.
+        // The lock is held while the whole table is read, because other threads need the same comparison.
         let mut table = self.table.lock();
         if let Some(found) = *table {
             self.compare_table(file, found)?;
@@ -130,7 +130,7 @@ impl SealGuard {
             task::check_running()?;
             return Ok(at);
         };
-        // Another thread may have verified it meanwhile.
+        // Another thread may have verified the group meanwhile.
         if let Some(seen) = self.seen_after(at) {
             return Ok(seen);
         }

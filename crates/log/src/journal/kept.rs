@@ -230,7 +230,7 @@ pub fn keep(files: &LogFiles<'_>, journal: &Recorded, unflushed: &Unflushed) -> 
     }
     Err(Error::of(
         log,
-        "too many files beside it have what no flush covered",
+        "too many files beside it hold kept data that no flush covers",
     ))
 }
 

@@ -136,7 +136,7 @@ impl<'a> Lines<'a> {
             .is_none_or(|append| append.flush < MOST_FLUSHES);
         let id = header.file_id();
         let id = id.filter(|_| header.subfiles <= MOST_SUBFILES && has_room);
-        let id = id.ok_or_else(|| broken("a journal of no file"))?;
+        let id = id.ok_or_else(|| broken("a journal without a valid identifier of its file"))?;
         Ok((header, id))
     }
 

@@ -32,7 +32,7 @@ pub struct Unseen {
 pub struct Visible {
     /// The first flush that is not fully visible; `None` if all are.
     pub unseen: Option<Unseen>,
-    /// The flushes up to the known one are those of this journal, and were not verified again.
+    /// Whether the flushes up to the known one are those of this journal, and were not verified again.
     pub goes_on: bool,
     /// For each data file the offset from which on all data before the unseen flush is verified.
     pub seen_from: Vec<u64>,
