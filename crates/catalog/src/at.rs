@@ -55,7 +55,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// `memory` is that for the present states, in bytes.
+    /// `memory` limits the bytes of the present states.
     pub fn new(memory: u64) -> Self {
         Entries {
             present: Lru::new(memory),

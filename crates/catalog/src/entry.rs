@@ -22,21 +22,21 @@ use h5logfs_log::source_file::Identity;
 use h5logfs_view::View;
 use h5logfs_view::cache::Generation;
 
-/// How long a failure is remembered. In this time, many readers of a broken file cause one scan. After it the file is
+/// Lifetime of a remembered failure. In this time, many readers of a broken file cause one scan. After it the file is
 /// tried again, because the cause may be mended elsewhere, for example by a subfile that arrives late.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long an entry counts for a log that is not all visible yet. Missing data arrive without a change of any time or
+/// Lifetime of an entry for a log that is not all visible yet. Missing data arrive without a change of any time or
 /// size.
 const LATE_LIFETIME: Duration = Duration::from_secs(1);
 
-/// How long a comparison of all files of a log counts where not all of them matter. A request for hidden names is such
-/// a case, since a listing asks for each file of the log. The data files of a job are another one, since its flushes
-/// show in the journal.
+/// Lifetime of a comparison of all files of a log, where not all of them matter. A request for hidden names is such a
+/// case, since a listing asks for each file of the log. The data files of a job are another one, since its flushes show
+/// in the journal.
 const COMPARISON_LIFETIME: Duration = Duration::from_millis(100);
 
-/// How long a file with the name of a companion counts as one of another user. A change of its owner leaves no trace in
-/// the directory.
+/// Lifetime of the finding that a file with the name of a companion belongs to another user. A change of its owner
+/// leaves no trace in the directory.
 const FOREIGN_LIFETIME: Duration = Duration::from_secs(10);
 
 /// The most bytes of a remembered error, with its wrapping.
@@ -67,7 +67,7 @@ pub struct CatalogEntry {
     pub newest: u64,
     /// Whether a flush was asked for by its number. Later flushes change nothing.
     pub is_of_flush: bool,
-    /// How long the entry counts for files that have not changed. `None` is for ever.
+    /// Lifetime of the entry for files that have not changed. `None` stands for ever.
     lifetime: Option<Duration>,
     /// Whether the system refused an operation, which says nothing about the file. The next request then tries again.
     is_transient: bool,

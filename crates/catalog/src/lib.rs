@@ -111,7 +111,7 @@ impl<T> Lookup<T> {
     }
 }
 
-/// How a catalog presents a regular file.
+/// The presentation of a regular file.
 #[derive(Debug, Clone)]
 pub enum Presented {
     /// No log. The file is presented with its own bytes.

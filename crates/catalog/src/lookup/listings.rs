@@ -219,7 +219,7 @@ mod tests {
         while logs() < 2 {
             assert!(begun.elapsed() < 20 * TICK, "the second file is not found");
         }
-        // It is not listed again.
+        // The directory is not listed again.
         std::thread::sleep(TICK);
         assert_eq!(logs(), 2);
         let known = || listings.known.get(&(0, PathBuf::new())).unwrap().begun;

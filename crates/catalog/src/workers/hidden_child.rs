@@ -36,7 +36,7 @@ struct Notes {
     started: AtomicU32,
     /// Why the program does not run: an errno.
     errno: AtomicI32,
-    /// How the program has ended: the status of `wait`.
+    /// End of the program: the status of `wait`.
     status: AtomicI32,
     /// 1 once `status` is set. The parent then ends.
     ended: AtomicU32,

@@ -17,7 +17,7 @@ use super::hidden_child::HiddenChild;
 use super::hidden_program;
 use super::limits::{Limits, PROGRAM_VARIABLE};
 
-/// How long a worker may take to end after it has sent its outcome.
+/// Longest time in which a worker may end after it has sent its outcome.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running worker.

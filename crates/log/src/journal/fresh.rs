@@ -16,7 +16,7 @@ use rustix::io::pread;
 
 use h5logfs_common::fault::Fault;
 
-/// How long a node may cache a length.
+/// Longest time for which a node may cache a length.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits until this node knows the end of a file, and drops the cached bytes. Moves the file position. It does not

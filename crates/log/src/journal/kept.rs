@@ -69,7 +69,7 @@ impl Kept {
             let file = match files.open(&place) {
                 Ok(file) => file,
                 Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => break,
-                // It belongs to another user, or is not a file.
+                // The file belongs to another user, or is no regular file.
                 Err(e) => {
                     log::debug!("{e}");
                     continue;

@@ -23,7 +23,7 @@ pub const MOST_DATA: u64 = 256 << 20;
 pub struct Unseen {
     /// Number of the flush.
     pub flush: u64,
-    /// What is missing.
+    /// The missing part, in words.
     pub reason: String,
 }
 

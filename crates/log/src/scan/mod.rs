@@ -29,7 +29,7 @@ use h5logfs_common::error::Result;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// One file to be scanned.
+/// A file to be scanned.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanRequest<'a> {
     /// The directory below which all files of the log lie.

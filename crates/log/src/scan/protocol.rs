@@ -29,7 +29,7 @@ use h5logfs_common::buffers;
 use h5logfs_common::error::Error;
 use h5logfs_common::memory::Reservation;
 
-/// How long a process that closes logs waits for the next log.
+/// Longest wait of a process that closes logs for the next log.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begin of the first message of a confined zygote. The means of confinement that the system lacks follow. Any other

@@ -79,8 +79,8 @@ pub(super) enum Part {
     Chunk(Generation, ChunkId),
 }
 
-/// How long the budget remembers that a part takes longer than a request may. Otherwise, each reader that waits for the
-/// part would take as long, and each page that the kernel asks for again.
+/// Time for which the budget remembers that a part takes longer than a request may. Otherwise each reader that waits
+/// for the part would take as long, and so would each page that the kernel asks for again.
 const TOO_LONG: Duration = Duration::from_secs(10);
 
 /// The most such parts that are remembered.
