@@ -23,7 +23,7 @@ use h5logfs_log::window::Piece;
 
 use crate::error::FaultResult;
 
-/// Most bytes of entries that a program keeps in memory for its next close.
+/// The most bytes of entries that a program keeps in memory for its next close.
 pub(crate) const MOST: u64 = 4 << 20;
 
 /// A log that no rank writes any more, and whose data files are closed. The journal stays locked while this lives.

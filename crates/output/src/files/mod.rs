@@ -56,12 +56,12 @@ pub struct Files {
     flushes: u64,
     /// Number of the last flush that the program asked for.
     asked: u64,
-    /// No flush of this job is complete.
+    /// Whether no flush of this job is complete.
     is_first: bool,
     /// On the first rank only: the flush with which this job began, and its own flushes, with their ends in the first data
     /// file.
     commits: Vec<(u64, u64)>,
-    /// On the first rank only.
+    /// The journal, on the first rank only.
     journal: Option<Journal>,
     /// Inode number of the journal, which all ranks know.
     journal_number: u64,
