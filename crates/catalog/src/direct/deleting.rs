@@ -100,7 +100,7 @@ fn directory(dir: &SourceDir, relative: &Path) -> Result<OwnedFd> {
     opened.map_err(|e| Error::io(dir.full_path(relative), e))
 }
 
-/// Removes the directory of removed files, unless it has other files.
+/// Removes a directory after the files of the log in it, unless it has other files.
 fn close_directory(
     dir: &SourceDir,
     held: &OwnedFd,

@@ -87,8 +87,8 @@ impl<'a> Broker<'a> {
             request,
             max_snapshot,
             owner,
-            // The snapshot may contain bytes of each file that the worker reads. All users see it who may read the
-            // files that it names.
+            // The snapshot may contain bytes of each file that the worker reads. All users who may read the files that
+            // it names can see it.
             files: if reads_more {
                 files.only_public()
             } else {

@@ -46,8 +46,9 @@ fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Keeps memory that libhdf5 gives back: it takes half a megabyte for each file that it opens. Otherwise, getting pages
-/// from the system and clearing them would take a third of the time of a process that closes one log after the other.
+/// Settings of the allocator that keep freed memory. libhdf5 takes half a megabyte for each file that it opens, and gives
+/// it back. Getting pages from the system and clearing them would take a third of the time of a process that closes one
+/// log after the other.
 const KEEP_MEMORY: [&str; 2] = [
     "MALLOC_TRIM_THRESHOLD_=33554432",
     "MALLOC_MMAP_THRESHOLD_=4194304",

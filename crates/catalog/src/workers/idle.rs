@@ -2,7 +2,7 @@
 //!
 //! Most of the time of a small scan goes into its process: the fork, and some five hundred page faults. So a worker
 //! serves several files of a listing. A file that takes libhdf5 over could then falsify later scans of the same
-//! process. It reaches no further than the rights of a user who can write such a file: all files of one worker lie in
+//! process. This adds nothing to the rights of a user who can write such a file: all files of one worker lie in
 //! one directory and have the same owner, group and mode, and so the same writers and readers.
 
 use std::path::{Path, PathBuf};

@@ -153,9 +153,9 @@ impl Limits {
         Ok(limits.into_iter().chain(user).collect())
     }
 
-    /// The user that workers become. `None` keeps the user of this process, because only root can change the user. Two
-    /// kinds of root cannot. Root in a user namespace without other users has no more rights than its user outside.
-    /// Root may also have given up all capabilities, as a helper of mount(8) may do.
+    /// The user that workers become. `None` keeps the user of this process, because only root can change the user. Not
+    /// every root can. In a user namespace without other users, root has no more rights than its user outside. A helper
+    /// of mount(8) may be root without capabilities.
     pub(super) fn user(&self) -> io::Result<Option<ScanUser>> {
         if !rustix::process::geteuid().is_root() || has_no_capabilities() {
             return Ok(None);

@@ -344,7 +344,7 @@ impl Hash for Blocks<'_> {
 /// that may share their blocks with others, where that is known.
 #[expect(
     clippy::mutable_key_type,
-    reason = "what may change of a list is for whom its memory counts"
+    reason = "only the user for whom the memory of a list counts may change"
 )]
 fn hidden(
     task: &Task,
