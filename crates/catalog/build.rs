@@ -1,4 +1,4 @@
-//! Hashes the sources that decide what is kept of a log. A build with other sources does not use it, while the program,
+//! Hashes the sources that decide the kept scans and indexes. A build with other sources does not use them, while the program,
 //! the file driver and the Python package of one build share it.
 
 use std::collections::hash_map::DefaultHasher;

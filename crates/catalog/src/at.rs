@@ -1,4 +1,4 @@
-//! States of logs, and the table of what is remembered of each.
+//! States of logs, and the table of their entries.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

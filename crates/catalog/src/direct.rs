@@ -218,7 +218,7 @@ pub fn snapshot(path: &Path, options: &ReadOptions) -> Result<Option<Snapshot>> 
 }
 
 /// Closes the log at `path`, which a job has written: makes it valid HDF5 and removes its journal. The job must have
-/// released the lock of the journal. A log that is closed already is no error. After a failure the log is what it was,
+/// released the lock of the journal. A log that is closed already is no error. After a failure the log is unchanged,
 /// and the close can be repeated.
 pub fn close_log(path: &Path, how: Close, options: &ReadOptions) -> Result<Closed> {
     let log = std::path::absolute(path).map_err(|e| Error::io(path, e))?;

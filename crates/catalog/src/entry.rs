@@ -1,4 +1,4 @@
-//! Entries of the catalog: what it remembers of a path.
+//! Entries of the catalog: its knowledge of a path, in one of the states of the file.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};

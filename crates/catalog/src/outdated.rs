@@ -13,7 +13,7 @@ use h5logfs_view::cache::{Budget, Generation};
 #[derive(Debug)]
 pub struct Outdated {
     budget: Arc<Budget>,
-    /// Past states of which something may be kept, and their views.
+    /// Past states that may still take memory, and their views.
     states: Mutex<Vec<(Generation, Weak<View>)>>,
 }
 
@@ -30,7 +30,7 @@ impl Outdated {
         self.states.lock().push((generation, view));
     }
 
-    /// Drops what is kept of past states whose views are gone. This walks through everything that is kept, so it is
+    /// Drops the memory of past states whose views are gone. This walks through everything that is kept, so it is
     /// done once in a while, for all states together.
     pub fn forget(&self) {
         let mut states = self.states.lock();

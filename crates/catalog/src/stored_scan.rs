@@ -149,7 +149,7 @@ impl<'a> StoredScan<'a> {
         Some((Reserved::new(packed, reservation), log))
     }
 
-    /// Lets one process at a time make what the store lacks. `None` where the outcome could not be stored, so that
+    /// Lets one process at a time make the items that the store lacks. `None` where the outcome could not be stored, so that
     /// others need not wait for it.
     pub fn flight(&self, source: &SourceFile, longest: Duration) -> Option<Flight> {
         let files = LogFiles::of(self.dir, self.relative, source);

@@ -569,7 +569,7 @@ impl LogWriter {
         (self.ranks, self.files.finish(), memory)
     }
 
-    /// Leaks what only collective calls could free.
+    /// Leaks the objects that only collective calls could free.
     pub fn leak(self) {
         self.files.leak();
         self.ranks.leak();

@@ -108,7 +108,7 @@ impl Slabs<'_> {
         (!is_empty).then_some(bounds)
     }
 
-    /// Counts what was written at each index of one slab.
+    /// Counts the written elements at each index of one slab.
     fn slab(&self, slab: &Bounds, see: &mut See<'_>) -> Result<ControlFlow<()>> {
         let view = self.view;
         let grid = view.grid(self.number);

@@ -1,7 +1,7 @@
 //! Moves of elements into a chunk, in the order of the chunk.
 //!
 //! Most moves have a few elements, and the number varies. A call to copy them takes longer than the copy, and so does a
-//! branch on their number. So a move copies a whole lot where the moves behind it overwrite what is too much.
+//! branch on their number. So a move copies a whole lot where the moves behind it overwrite the excess.
 
 use h5logfs_common::fault::Fault;
 

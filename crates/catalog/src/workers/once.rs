@@ -27,7 +27,7 @@ pub struct Once {
 }
 
 impl Once {
-    /// Forks the first worker, while the program finds out what there is to scan.
+    /// Forks the first worker, which starts while the program looks for the file to scan.
     pub fn forked(limits: &Limits, serve: Serve) -> Self {
         Once {
             // Where the fork fails, the scan starts the program anew, and reports why that cannot be done.

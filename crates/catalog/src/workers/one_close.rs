@@ -58,7 +58,7 @@ pub enum Closed {
     Done,
     /// The log is closed, but no ordinary HDF5 file, for this reason.
     NotSettled(Fault),
-    /// All that was asked for is done, apart from what this message of the program says.
+    /// All that was asked for is done, except for data that this message of the program names.
     Without(String),
 }
 

@@ -130,7 +130,7 @@ pub fn is_journal(source: &SourceFile) -> Result<bool> {
     Ok(begins_as_journal(&begin))
 }
 
-/// Whether a file has a journal but no bytes at its start. A file system may show late what another node has written.
+/// Whether a file has a journal but no bytes at its start. A file system may show the writes of another node late.
 pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     let has_journal = || {
         files

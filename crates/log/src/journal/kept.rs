@@ -234,7 +234,7 @@ pub fn keep(files: &LogFiles<'_>, journal: &Recorded, unflushed: &Unflushed) -> 
     ))
 }
 
-/// Whether a file already has what is to be kept.
+/// Whether a file already has the data to be kept.
 fn holds(files: &LogFiles<'_>, journal: &Recorded, kept: &Kept, wanted: &Summary) -> Result<bool> {
     let found = Unflushed::only_kept(files, journal, kept)?.summary();
     Ok((found.bytes, found.ranks, found.apart) == (wanted.bytes, wanted.ranks, wanted.apart))

@@ -172,7 +172,7 @@ impl<'a> Lines<'a> {
         Ok(None)
     }
 
-    /// The invalid line, if there is one, and what it hides. From the damage on, checksums prove nothing, so anything
+    /// The invalid line, if there is one, and the flushes that it hides. From the damage on, checksums prove nothing, so anything
     /// that parses as a commit counts as one. A flush that was cut off has no commit.
     pub(super) fn end(mut self) -> Result<Option<Torn>> {
         let Some(mut torn) = self.torn else {

@@ -1,6 +1,6 @@
 //! The flushes of a log that are fully visible.
 //!
-//! A file system may show late what another node has written, and in another order: the commit of a flush before its
+//! A file system may show the writes of another node late, and in another order: the commit of a flush before its
 //! data, the size of a file before its bytes. If extents have [seals](extent::Seal), a reader notices: it verifies
 //! flush by flush, up to the first incomplete one.
 

@@ -194,7 +194,7 @@ impl Files {
             subfiles: self.header.subfiles,
             config: self.header.config,
             flush: self.flushes,
-            // A close is asked for: a closed log ends with what the program meant.
+            // The program asks for the close, so the last flush of a closed log counts as one that it asked for.
             asked: self.flushes,
             ends: self.ends.clone(),
             lines: Vec::new(),
@@ -551,7 +551,7 @@ impl Files {
         }
     }
 
-    /// Leaks what only collective calls could free.
+    /// Leaks the objects that only collective calls could free.
     pub fn leak(self) {
         self.data_file.leak();
         self.file_ranks.leak();

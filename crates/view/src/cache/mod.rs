@@ -1,4 +1,4 @@
-//! The memory budget of the process, and what it is spent on.
+//! The memory budget of the process, and its uses.
 //!
 //! The budget has two limits. `cache_size` is for bytes: chunks, and records that had to be decoded. `index_memory` is
 //! for what finds bytes: views, record tables, indexes. A reader that goes once through a large dataset fills the

@@ -47,7 +47,7 @@ pub use key::{FileState, FileTime, StoreKey};
 
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
-/// Version of the items. It goes up with every change of what is written, here or inside the items.
+/// Version of the items. It goes up with every change of the written form, here or inside the items.
 const FORMAT: u32 = 12;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
