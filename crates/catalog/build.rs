@@ -1,12 +1,12 @@
-//! Gives the sources that decide what is kept of a log a number. What another build has kept is then not used, while the
-//! program, the file driver and the Python package of one build share it.
+//! Hashes the sources that decide the kept scans and indexes. A build with other sources does not use them, while the program,
+//! the file driver and the Python package of one build share it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
-/// What a scan and an index are made by, with the versions of the crates that it uses.
+/// Sources of scans and indexes, and the versions of the crates that they use.
 const SOURCES: [&str; 8] = [
     "src",
     "../adios/src",

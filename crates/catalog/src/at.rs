@@ -1,4 +1,4 @@
-//! Which state of a log is meant, and what the catalog remembers of each.
+//! States of logs, and the table of their entries.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use h5logfs_log::scan::Settings;
 
 use crate::entry::CatalogEntry;
 
-/// The memory for what is remembered of flushes that are asked for by their numbers, in bytes. They have memory of their own:
-/// however many are asked for, the files themselves stay known.
+/// Bytes for the entries of flushes that are asked for by number. These have memory of their own, so requests for many
+/// of them displace no present state.
 const MEMORY_OF_FLUSHES: u64 = 8 << 20;
 
 /// A file, in one of its states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At<'a> {
-    /// Its path below the directory of the catalog.
+    /// Path below the directory of the catalog.
     pub path: &'a Path,
-    /// The flush that left the state; `None` for the present one, as [`Settings::shown_flush`] says.
+    /// The flush that left the state. `None` for the present state, which [`Settings::shown_flush`] chooses.
     pub flush: Option<u64>,
 }
 
-/// The same with a path of its own.
+/// An [`At`] with a path of its own.
 pub(crate) type Key = (PathBuf, Option<u64>);
 
 impl<'a> From<&'a Path> for At<'a> {
@@ -47,7 +47,7 @@ impl At<'_> {
     }
 }
 
-/// What is remembered of files.
+/// Remembered entries of files, by state.
 #[derive(Debug)]
 pub struct Entries {
     present: Lru<PathBuf, Arc<CatalogEntry>>,
@@ -55,7 +55,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// `memory`: for the present states, in bytes.
+    /// `memory` limits the bytes of the present states.
     pub fn new(memory: u64) -> Self {
         Entries {
             present: Lru::new(memory),
@@ -78,7 +78,7 @@ impl Entries {
         };
     }
 
-    /// Forgets this entry. Another one may have taken its place.
+    /// Forgets this entry, but not another one that has taken its place.
     pub fn remove_same(&self, at: At<'_>, entry: &Arc<CatalogEntry>) {
         let is_meant = |now: &Arc<CatalogEntry>| Arc::ptr_eq(now, entry);
         match at.flush {
@@ -97,7 +97,7 @@ impl Entries {
         }
     }
 
-    /// Forgets all but those that `is_kept`.
+    /// Forgets all entries that `is_kept` rejects.
     pub fn retain(&self, is_kept: impl Fn(&CatalogEntry) -> bool) {
         self.present.retain(|_, entry| is_kept(entry));
         self.of_flushes.retain(|_, entry| is_kept(entry));

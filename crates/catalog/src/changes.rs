@@ -1,7 +1,8 @@
-//! Notices that a log has changed, for those who follow a job.
+//! Notices that a log has changed, for programs that follow a job.
 //!
-//! No notice comes from a file that another node writes. So this looks at the states of two files, in a system call each,
-//! and again after a pause that grows while nothing happens. Each flush changes the journal, and a close removes it.
+//! Nothing tells a process that another node has written to a file. So [`Changes`] compares the states of two files,
+//! with a system call each, and again after a pause that grows while nothing happens. Each flush changes the journal,
+//! and a close removes it.
 
 use std::fs::File;
 use std::io;
@@ -16,51 +17,51 @@ use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_file::Identity;
 use h5logfs_view::View;
 
-/// After a change the next one may follow at once.
+/// Pause after a change, since the next change may follow at once.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// A follower of an idle log looks seven times a second, which takes half a thousandth of a processor.
+/// Pause between two looks at an idle log. Seven looks a second take half a thousandth of a processor.
 const LONGEST: Duration = Duration::from_millis(150);
-/// The most that a pause grows by from one look to the next: half of it.
+/// Divisor of a pause. The quotient is the most by which the next pause is longer.
 const GROWTH: u32 = 2;
-/// How often something is done with a log that changes meanwhile.
+/// Attempts at an operation on a log that changes meanwhile.
 const ATTEMPTS: u32 = 10;
 
-/// The states of a log file, of its journal and of other files of the log, as they were looked at last.
+/// The last seen states of a log file, of its journal and of other files of the log.
 #[derive(Debug)]
 pub struct Changes {
     log: PathBuf,
     journal: PathBuf,
     seen: States,
     further: Vec<(PathBuf, Option<Identity>)>,
-    /// The log was last seen beside a file, of which nothing but that is left when it is closed.
+    /// Whether the log lay beside a main file when it was last seen. The close of such a log leaves only the main file.
     lies_beside: bool,
-    /// A change was seen by [`Changes::retry`], and is to be noticed.
+    /// Whether [`Changes::retry`] saw a change that the next look must report.
     is_due: bool,
     pause: Duration,
 }
 
-/// What the file of a log may be that is closed, and no log any more.
+/// The ordinary file that a closed log has become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plain {
     /// An HDF5 file: the log is settled.
     Hdf5,
-    /// The file beside which the log lay, and which has its data now.
+    /// The main file beside which the log lay. It has the log's data now.
     Main,
 }
 
-/// What those who follow a log have to know of a state of it.
+/// Facts about one state of a log that its followers need.
 #[derive(Debug)]
 pub struct FollowedState {
     /// Whether the log was closed.
     pub is_closed: bool,
-    /// It lies beside a file, of which nothing but that is left when it is closed.
+    /// Whether the log lies beside a main file, which is all that a close leaves.
     lies_beside: bool,
-    /// Where it changes besides its file and its journal: a layout without journal has its log in files that only a scan finds.
+    /// Further places where the log changes. A layout without a journal has its log in files that only a scan finds.
     further: Vec<PathBuf>,
 }
 
 impl FollowedState {
-    /// What a scan has found of a log, which has these files.
+    /// Facts from a snapshot of a log with these files.
     pub fn of(snapshot: &Snapshot, files: impl IntoIterator<Item = PathBuf>) -> Self {
         let is_closed = snapshot.is_closed();
         let mut further = Vec::new();
@@ -79,14 +80,14 @@ impl FollowedState {
         }
     }
 
-    /// What an open log tells.
+    /// Facts from an open log.
     pub fn in_view(view: &View) -> Self {
         let files = view.files().map(|(_, file)| file.path().to_owned());
         FollowedState::of(view.snapshot(), files)
     }
 }
 
-/// `None` where there is no file.
+/// States of the log file and of its journal. `None` where there is no file.
 type States = [Option<Identity>; 2];
 
 impl Changes {
@@ -126,8 +127,9 @@ impl Changes {
         has_changed
     }
 
-    /// Learns what was found of the log. Where that has no journal, and is not closed, its files are looked at, too, and no more
-    /// those of an earlier state. The next look takes each new one for a change, since it may have changed before it was known.
+    /// Takes in the facts about the newest state. An unclosed log without a journal is followed by its files, which
+    /// replace those of an earlier state. The next look counts each new file as a change, since it may have changed
+    /// before it was known.
     pub fn learn(&mut self, found: &FollowedState) {
         self.lies_beside = found.lies_beside;
         if !found.further.is_empty() {
@@ -147,17 +149,17 @@ impl Changes {
         self.seen[0].is_some()
     }
 
-    /// Whether the log is closed and settled: then its path leads to an ordinary HDF5 file.
+    /// Whether the log is closed and settled. Its path then leads to an ordinary HDF5 file.
     pub fn is_settled(&self) -> bool {
         File::open(&self.log).is_ok_and(|file| is_settled(&file).unwrap_or(false))
     }
 
-    /// Whether the log was last seen beside a file, of which nothing but that is left when it is closed.
+    /// Whether the log lay beside a main file when it was last seen. The close of such a log leaves only the main file.
     pub fn lies_beside(&self) -> bool {
         self.lies_beside
     }
 
-    /// What the file is by now, where there is no log any more. `None` where that cannot come from a close.
+    /// The ordinary file that the log has become. `None` where no close explains that the log is gone.
     pub fn plain(&self) -> Option<Plain> {
         if self.is_settled() {
             return Some(Plain::Hdf5);
@@ -165,8 +167,8 @@ impl Changes {
         self.lies_beside.then_some(Plain::Main)
     }
 
-    /// Does something with the log, again where that fails and the log has changed meanwhile. The next look notices such a change,
-    /// too: what was done may be about an older state.
+    /// Runs `act` on the log, and again where it fails and the log has changed meanwhile. The next look reports such a
+    /// change, too, since `act` may have seen an older state.
     pub fn retry<T, E>(&mut self, mut act: impl FnMut() -> Result<T, E>) -> Result<T, E> {
         for _ in 1..ATTEMPTS {
             match act() {
@@ -177,18 +179,18 @@ impl Changes {
         act()
     }
 
-    /// Pauses, and looks again, until there is a change, or `until` has come. Returns whether there is one.
+    /// Pauses and looks again until there is a change or `until` has come. Returns whether there is a change.
     pub fn wait(&mut self, until: Option<Instant>) -> bool {
         wait_for_any(std::slice::from_mut(self), until)
     }
 }
 
-/// Whether the file was a log that is settled by now: an ordinary HDF5 file.
+/// Whether the file is a settled log, which is an ordinary HDF5 file.
 pub fn is_settled(file: &File) -> io::Result<bool> {
     settled::is_settled(file, file.metadata()?.len())
 }
 
-/// As [`Changes::wait`], for a change of one of several logs.
+/// [`Changes::wait`] for a change of any of several logs.
 pub fn wait_for_any(logs: &mut [Changes], until: Option<Instant>) -> bool {
     loop {
         if logs.iter_mut().fold(false, |any, log| log.look() | any) {

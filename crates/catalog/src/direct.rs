@@ -1,10 +1,11 @@
-//! Opens single logs in the process that reads them, and closes logs for the process that has written them: for plug-ins and libraries, in a host that does not know us.
+//! Single logs in a process that does not know us: plug-ins and libraries open them here, and close those that the
+//! process has written.
 //!
-//! A host forks, waits for its children, closes descriptors that it does not know, and ends without a word. So nothing
-//! here lives longer than an open log but some memory: no thread, no process, no descriptor, no handler of a signal. The
-//! process that closes logs is an exception (`workers/one_close.rs`).
+//! A host forks, waits for its children, closes descriptors that it does not know, and ends without notice. So nothing
+//! but some memory outlives an open log: no thread, no process, no descriptor, no signal handler. The process that
+//! closes logs is an exception (`workers/one_close.rs`).
 //!
-//! * `shared` is that memory, which open logs share.
+//! * `shared` is the memory that open logs share.
 //! * `handed_over` hands an open log to another part of the process.
 //! * `fork_gate` keeps the process from forking while a thread is at work here.
 //! * `deleting` deletes a log with its files.
@@ -41,10 +42,10 @@ pub use program::beside_library as program_beside;
 pub use crate::options::ReadOptions as Options;
 pub use crate::workers::one_close::{Close, Closed};
 
-/// What a path leads to.
+/// The file that a path leads to.
 #[derive(Debug)]
 pub enum Opened {
-    /// No log: the file is what its bytes are. Also a path that leads to no regular file.
+    /// No log: the file is presented with its own bytes. A path that leads to no regular file counts as plain, too.
     Plain,
     /// A log, open as its canonical HDF5 file.
     Log(OpenLog),
@@ -53,22 +54,22 @@ pub enum Opened {
 /// An open log. Threads share it.
 #[derive(Debug)]
 pub struct OpenLog {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     held: Option<Held>,
-    /// Its state, for the next one who opens it.
+    /// State of the log that is kept for the next open.
     remembered: Option<Remembered>,
     state: State,
     options: Box<ReadOptions>,
 }
 
-/// What tells the states of logs apart: logs that were opened with equal ones show the same bytes.
+/// Identity of a state of a log. Equal states show the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
-    /// Of each file of the log. The first is the log file.
+    /// State of each file of the log. The first is the log file.
     files: Vec<FileState>,
-    /// Complete flushes of a log that is not closed.
+    /// Number of complete flushes of an unclosed log.
     flushes: u64,
-    /// The options that decide the bytes of its view.
+    /// Options that decide the bytes of the view.
     settings: String,
 }
 
@@ -90,14 +91,14 @@ impl State {
         }
     }
 
-    /// Orders log files, whatever their states.
+    /// Compares the log files, whatever their states.
     pub fn compare_files(&self, other: &Self) -> Ordering {
         let file = |state: &State| state.files.first().map(|(file, ..)| *file);
         file(self).cmp(&file(other))
     }
 }
 
-/// What an open log holds.
+/// The view of an open log, and its share of the memory.
 #[derive(Debug)]
 struct Held {
     view: Arc<View>,
@@ -105,7 +106,7 @@ struct Held {
 }
 
 impl OpenLog {
-    /// The canonical file. A caller that does more with it than look at its metadata calls [`OpenLog::enter`] before.
+    /// The canonical file. A caller that does more than look at its metadata calls [`OpenLog::enter`] first.
     pub fn view(&self) -> &Arc<View> {
         match &self.held {
             Some(held) => &held.view,
@@ -113,34 +114,35 @@ impl OpenLog {
         }
     }
 
-    /// The options with which it was opened.
+    /// The options with which the log was opened.
     pub fn options(&self) -> &ReadOptions {
         &self.options
     }
 
-    /// Which state of the log it shows.
+    /// The state of the log that is shown.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Bytes of the canonical file.
+    /// Length of the canonical file in bytes.
     pub fn len(&self) -> u64 {
         self.view().len()
     }
 
-    /// Whether the canonical file has no bytes, which none has.
+    /// Whether the canonical file is empty, which never happens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `buf` from the byte `offset` of the canonical file on. Returns how many bytes were read: fewer than asked
-    /// for only at the end of the file.
+    /// Fills `buf` with the bytes of the canonical file from `offset` on. Returns the number of bytes read, which is
+    /// smaller than asked for only at the end of the file.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let _inside = self.enter()?;
         self.view().read_at(offset, buf)
     }
 
-    /// Begins a piece of work with [`OpenLog::view`]. The process does not fork before it ends, in the same thread.
+    /// Begins a piece of work with [`OpenLog::view`]. The process does not fork until the piece of work ends, in the
+    /// same thread.
     pub fn enter(&self) -> Result<Inside> {
         fork_gate::enter().map_err(|broken| Error::of(self.view().path(), broken.to_string()))
     }
@@ -158,13 +160,13 @@ impl Drop for OpenLog {
                 shared.closed(generation, self.remembered.take());
                 drop(shared);
             }
-            // A lock may be held by a thread that this process does not have.
+            // A lock may be held by a thread that does not exist in this forked process.
             Err(_) => std::mem::forget((view, shared)),
         }
     }
 }
 
-/// Opens what is at `path`, in its present state. Fails for a log that cannot be presented, with the reason.
+/// Opens the file at `path` in its present state. Fails with the reason for a log that cannot be presented.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     if let Some(log) = handed_over::take(path, options) {
         return Ok(Opened::Log(log));
@@ -185,8 +187,8 @@ pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     Ok(opened.map_or(Opened::Plain, Opened::Log))
 }
 
-/// Opens what is at `path`, in its present state: a log, or a plain HDF5 file, whose canonical file is the same bytes. Fails where it is
-/// neither.
+/// Opens a log or a plain HDF5 file in its present state. The canonical file of a plain file is the file itself. Fails
+/// for any other file.
 pub fn open_any(path: &Path, options: &ReadOptions) -> Result<OpenLog> {
     if let Opened::Log(log) = open(path, options)? {
         return Ok(log);
@@ -206,7 +208,7 @@ pub fn open_any(path: &Path, options: &ReadOptions) -> Result<OpenLog> {
     })
 }
 
-/// Scans the log at `path` in its present state, without opening its view. `None` where there is none, as
+/// Scans the log at `path` in its present state, without opening its view. `None` where [`open`] returns
 /// [`Opened::Plain`].
 pub fn snapshot(path: &Path, options: &ReadOptions) -> Result<Option<Snapshot>> {
     of_log(path, options, |shared, candidate| {
@@ -215,26 +217,28 @@ pub fn snapshot(path: &Path, options: &ReadOptions) -> Result<Option<Snapshot>> 
     })
 }
 
-/// Closes the log at `path`, which a job has written: makes valid HDF5 of it, and removes its journal. The job must have
-/// given up the lock of the journal. A log that is closed is no error. If this fails, it can be repeated, and until then the
-/// log is what it was.
+/// Closes the log at `path`, which a job has written: makes it valid HDF5 and removes its journal. The job must have
+/// released the lock of the journal. A log that is closed already is no error. After a failure the log is unchanged,
+/// and the close can be repeated.
 pub fn close_log(path: &Path, how: Close, options: &ReadOptions) -> Result<Closed> {
     let log = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
     one_close::close(&program(options), &log, how)
 }
 
-/// Makes one more flush of what no flush of the log at `path` covers, as `h5logfs recover --unflushed` does, and leaves the log
-/// unclosed. Of a log that is closed, that is what was kept when it was closed, unless the log has gone on since. Where there
-/// is nothing, nothing happens. No process may have the lock of the journal. If this fails, it can be repeated. Returns, in
-/// words, what cannot be taken in, and where it is kept.
+/// Adds a flush of the unflushed data of the log at `path`, as `h5logfs recover --unflushed` does. The log stays
+/// unclosed. For a closed log these are the data that its close kept aside, unless the log has gone on since. Without
+/// such data nothing happens.
+///
+/// No process may hold the lock of the journal. After a failure the call can be repeated. Returns a message about data
+/// that cannot be taken in, and where they are kept.
 pub fn take_in(path: &Path, options: &ReadOptions) -> Result<Option<String>> {
     let log = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
     one_close::take_in(&program(options), &log)
 }
 
-/// Deletes the log at `path`, with all files that belong to it: its subfiles and its journal. `false` where there is no log,
-/// or one of a single file: that is deleted as any other file. Fails where a job writes the log, and for a
-/// log that is a directory.
+/// Deletes the log at `path` with all files that belong to it, such as subfiles and journal. Returns `false` where
+/// there is no log, and for a log of a single file, which is deleted as any other file. Fails where a job writes the
+/// log, and for a log that is a directory.
 pub fn delete(path: &Path, options: &ReadOptions) -> Result<bool> {
     log_dir::check_change(path)?;
     let Some(snapshot) = snapshot(path, options)? else {
@@ -249,7 +253,7 @@ pub fn delete(path: &Path, options: &ReadOptions) -> Result<bool> {
     deleting::delete(&dir, &log, files).map(|()| true)
 }
 
-/// Does something with the log at `path`, again if it changes meanwhile. `None` where there is no log.
+/// Runs `act` on the log at `path`, and again if the log changes meanwhile. `None` where there is no log.
 fn of_log<T>(
     path: &Path,
     options: &ReadOptions,
@@ -317,7 +321,7 @@ fn opener(options: &ReadOptions, shared: &Shared) -> Result<Opener> {
     })
 }
 
-/// The program that scans: one that is set on purpose, or else the one that belongs to this library.
+/// The program that scans. The environment variable comes first, then the program that was installed with this library.
 fn program(options: &ReadOptions) -> PathBuf {
     program::beside_this_code().unwrap_or_else(|| options.scans.program.clone())
 }

@@ -1,4 +1,4 @@
-//! The directories of the user who mounts: for configuration, and for what later mounts use (XDG Base Directory
+//! Directories of the user who mounts: for configuration, and for what later mounts use (XDG Base Directory
 //! Specification).
 
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{Uid, User};
 use rustix::fs::Access;
 
-/// The directory of h5logfs in a directory for caches.
+/// Name of our directory in a directory for caches.
 const NAME: &str = "h5logfs";
 
 /// The directory for root's caches.
@@ -22,7 +22,7 @@ struct Directories {
     /// `XDG_CACHE_HOME`.
     cache: Option<PathBuf>,
     home: Option<PathBuf>,
-    /// Set for root, if root may write there: root of a user namespace may not.
+    /// Set where root may write there. Root of a user namespace may not.
     system_cache: Option<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ impl Directories {
     }
 }
 
-/// The directory in this variable. Relative ones are to be ignored.
+/// The directory in an environment variable. The specification ignores relative paths.
 fn variable(name: &str) -> Option<PathBuf> {
     absolute(std::env::var_os(name)?)
 }
@@ -71,7 +71,7 @@ fn absolute(path: OsString) -> Option<PathBuf> {
     Some(PathBuf::from(path)).filter(|path| path.is_absolute())
 }
 
-/// mount(8) clears the environment, and a system service has none.
+/// The home directory in the user database. mount(8) clears the environment, and a system service has none.
 fn home_of_the_user_database() -> Option<PathBuf> {
     let user = User::from_uid(Uid::current()).ok().flatten()?;
     absolute(user.dir.into_os_string())

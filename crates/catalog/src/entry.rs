@@ -1,4 +1,4 @@
-//! What the catalog remembers of a path.
+//! Entries of the catalog: its knowledge of a path, in one of the states of the file.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -22,22 +22,24 @@ use h5logfs_log::source_file::Identity;
 use h5logfs_view::View;
 use h5logfs_view::cache::Generation;
 
-/// How long a failure is remembered. Many readers of a broken file cause one scan in this time. A file whose
-/// cause is mended elsewhere, such as by a subfile that arrives late, is tried again after it.
+/// Lifetime of a remembered failure. In this time, many readers of a broken file cause one scan. After it the file is
+/// tried again, because the cause may be mended elsewhere, for example by a subfile that arrives late.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long a log counts of which not all can be seen yet. What is missing comes without a change of any time or size.
+/// Lifetime of an entry for a log that is not all visible yet. Missing data arrive without a change of any time or
+/// size.
 const LATE_LIFETIME: Duration = Duration::from_secs(1);
 
-/// How long a comparison of all files of a log counts where not all of them matter: when only hidden names are asked for,
-/// since a listing asks for each file of the log; and for the data files of a job, since its flushes show in the journal.
+/// Lifetime of a comparison of all files of a log, where not all of them matter. A request for hidden names is such a
+/// case, since a listing asks for each file of the log. The data files of a job are another one, since its flushes show
+/// in the journal.
 const COMPARISON_LIFETIME: Duration = Duration::from_millis(100);
 
-/// How long a file with the name of a companion file counts as one of another user. A change of its owner leaves no trace
-/// in the directory.
+/// Lifetime of the finding that a file with the name of a companion belongs to another user. A change of its owner
+/// leaves no trace in the directory.
 const FOREIGN_LIFETIME: Duration = Duration::from_secs(10);
 
-/// What a remembered error may take, with what it is wrapped in, in bytes.
+/// The most bytes of a remembered error, with its wrapping.
 const MAX_ERROR: usize = 5 << 10;
 
 /// The companion files of a file, in their states before the scan.
@@ -45,41 +47,42 @@ const MAX_ERROR: usize = 5 << 10;
 pub struct CompanionStates {
     /// `None` for a file that needs none.
     pub companions: Option<Companions>,
-    /// The states of those that belong to it.
+    /// The states of the companion files that belong to the file.
     pub states: Vec<Source>,
 }
 
-/// What is known of a path, and the states of the files from which it is known.
+/// Facts about a path, and the states of the files from which they are known.
 #[derive(Debug)]
 pub struct CatalogEntry {
     /// The files of the log, the main file first, and companion files that no other file refers to.
     pub files: Vec<Source>,
-    /// See [`CompanionStates::companions`]. Held while the owners of files are asked for that have come: threads that wait
-    /// would ask for the same.
+    /// See [`CompanionStates::companions`]. The lock is held while the owners of new files are asked for, because
+    /// waiting threads would ask for the same.
     companions: Option<Mutex<Companions>>,
-    /// Of a view: the names in the directory of the main file that lead to other files of the log, and are not listed.
+    /// Names in the directory of the main file that lead to other files of the log, and are not listed. Only a view has
+    /// any.
     pub hidden: HashSet<OsString>,
     pub presented: Presented,
     /// The newest flush of the log; 0 where it is not known.
     pub newest: u64,
-    /// A flush was asked for by its number. Those that follow change nothing.
+    /// Whether a flush was asked for by its number. Later flushes change nothing.
     pub is_of_flush: bool,
-    /// How long the entry counts for files that have not changed; `None`: always.
+    /// Lifetime of the entry for files that have not changed. `None` stands for ever.
     lifetime: Option<Duration>,
-    /// The system refused an operation, which says nothing about the file. The next request tries again.
+    /// Whether the system refused an operation, which says nothing about the file. The next request then tries again.
     is_transient: bool,
     since: Instant,
     /// The time of the last comparison of the files with their states: milliseconds after `since`.
     compared: AtomicU64,
     /// The time when the owners of the companion files were last compared: milliseconds after `since`.
     owners_compared: AtomicU64,
-    /// Alive while the view is open, or the budget keeps it.
+    /// The view, alive while a program has it open or the budget keeps it.
     pub view: Weak<View>,
     memory: usize,
 }
 
 impl CatalogEntry {
-    /// `since`: when the scan began. `files`: the main file first.
+    /// `since` is the begin of the scan. `files` has the main file first.
     pub fn new(
         since: Instant,
         mut files: Vec<Source>,
@@ -161,7 +164,7 @@ impl CatalogEntry {
             } else {
                 let journal = snapshot.journal.as_ref();
                 let journal = journal.map(|journal| journal.identity.modified);
-                // A program that writes to such a file need not touch the one that is listed.
+                // A program that writes to such a file need not touch the member that is listed.
                 let is_flat = snapshot.log.layout().flat().is_some();
                 let files = snapshot.sources.iter().filter(|_| is_flat);
                 journal.or_else(|| files.map(|file| file.identity.modified).max())
@@ -187,8 +190,8 @@ impl CatalogEntry {
         }
     }
 
-    /// Generation and length of the view of a closed log, if `snapshot` is of the same state of the same files. Two scans
-    /// of one state yield the same bytes.
+    /// Generation and length of the view of a closed log, if `snapshot` is of the same state of the same files. Two
+    /// scans of one state yield the same bytes.
     pub fn generation_of(&self, snapshot: &Snapshot) -> Option<(Generation, u64)> {
         let mut sources = snapshot.sources.iter().map(Source::file);
         match self.presented {
@@ -204,17 +207,17 @@ impl CatalogEntry {
         }
     }
 
-    /// Whether it is a view of which the file `name` beside it is a part.
+    /// Whether the entry is a view, and the file `name` beside it is a part of the log.
     pub fn hides(&self, name: &OsStr) -> bool {
         matches!(self.presented, Presented::View { .. }) && self.hidden.contains(name)
     }
 
-    /// When the scan began that made the entry.
+    /// Begin of the scan that made the entry.
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// The memory that it took when it was made, in bytes.
+    /// Memory of the entry when it was made, in bytes.
     pub fn memory(&self) -> usize {
         self.memory
     }
@@ -237,8 +240,8 @@ impl CatalogEntry {
         }
     }
 
-    /// Whether the files are still in the same state. A log that a job writes may have very many data files, and readers
-    /// that ask for new flushes all the time. So these files are compared once in a while, however many readers ask.
+    /// Whether the files are still in the same state. A log of a running job may have very many data files, and readers
+    /// may ask for new flushes all the time. So these files are compared once in a while, however many readers ask.
     pub fn are_unchanged(&self, is_unchanged: impl Fn(&Source) -> bool) -> bool {
         let grows =
             self.is_of_flush || matches!(self.presented, Presented::View { grows: true, .. });
@@ -254,7 +257,7 @@ impl CatalogEntry {
         unchanged
     }
 
-    /// Whether this thread has to compare all files, as none has done for a while.
+    /// Whether this thread has to compare all files, because the last comparison is too old.
     fn begins_comparison(&self) -> bool {
         let last = self.compared.load(Ordering::Relaxed);
         let now = self.since.elapsed().as_millis() as u64;
@@ -326,18 +329,18 @@ impl CatalogEntry {
     }
 }
 
-/// Seconds and nanoseconds.
+/// Milliseconds as seconds and nanoseconds.
 fn seconds(milliseconds: i64) -> (i64, i64) {
     let rest = milliseconds.rem_euclid(1000);
     (milliseconds.div_euclid(1000), rest * 1_000_000)
 }
 
-/// Whether the same operation may succeed at once.
+/// Whether the same operation may succeed if it is tried again at once.
 fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Io { .. } | Error::Changed { .. })
 }
 
-/// The names in the directory of the first file that lead to the other files.
+/// Names in the directory of the first file that lead to the other files.
 fn companion_names(files: &[Source]) -> Option<HashSet<OsString>> {
     let (main, others) = files.split_first()?;
     let parent = main.place.path.parent()?;

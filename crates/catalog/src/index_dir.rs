@@ -1,4 +1,4 @@
-//! The directory in which outcomes of scans and indexes are kept for later readers.
+//! The index directory, which keeps outcomes of scans and indexes for later readers.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -11,19 +11,19 @@ use h5logfs_view::index::store::Store;
 
 use crate::directories;
 
-/// Where the outcomes of scans and the indexes are stored for the next reader.
+/// The place where outcomes of scans and indexes are kept for later readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexDir {
-    /// In the usual directory of the user. Where that is impossible: nowhere, with a warning.
+    /// The usual directory of the user. If it cannot be used, nothing is kept, and a warning says so.
     Usual,
-    /// In this directory.
+    /// This directory.
     At(PathBuf),
-    /// Nowhere.
+    /// No place: nothing is kept.
     None,
 }
 
 impl IndexDir {
-    /// Opens the store. `size`: bytes that it may grow to.
+    /// Opens the store, which may grow to `size` bytes.
     pub fn open(&self, size: u64) -> Result<Option<Arc<Store>>> {
         match self {
             IndexDir::None => Ok(None),
@@ -35,8 +35,8 @@ impl IndexDir {
         }
     }
 
-    /// The usual directory of the user, and the store in it. `size`: bytes that it may grow to. Fails with a sentence where
-    /// nothing can be kept there.
+    /// The usual directory of the user, and the store in it, which may grow to `size` bytes. Fails with the reason
+    /// where nothing can be kept there.
     pub fn usual(size: u64) -> Result<(PathBuf, Arc<Store>), Fault> {
         let path = directories::indexes()
             .ok_or_else(|| Fault::Refused("there is no home to keep indexes in".into()))?;
@@ -54,7 +54,7 @@ impl IndexDir {
     }
 }
 
-/// The store where no directory was named. Without one the next reader takes longer, and nothing else.
+/// Opens the store in the usual directory. Without a store the next reader takes longer, and nothing else changes.
 fn open_usual(size: u64) -> Option<Arc<Store>> {
     match IndexDir::usual(size) {
         Ok((_, store)) => Some(store),

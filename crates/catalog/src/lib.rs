@@ -1,8 +1,8 @@
 //! Maps the path of a file to a [`View`] of the log in it.
 //!
-//! A [`Catalog`] covers the files below one directory. It has a [`Scanner`] scan a file that is new or has
-//! changed, keeps the outcome, and notices when the file changes again. A [`Workers`] is the scanner that
-//! runs libhdf5 in other processes, without rights.
+//! A [`Catalog`] covers the files below one directory. It has a [`Scanner`] scan a file that is new or has changed,
+//! keeps the outcome, and notices when the file changes again. [`Workers`] is a scanner that runs libhdf5 in other
+//! processes, without rights.
 //!
 #![doc = "```ignore"]
 #![doc = include_str!("../examples/read_log.rs")]
@@ -66,20 +66,20 @@ use outdated::Outdated;
 use reported::Reported;
 use superseded::Superseded;
 
-/// To look up names in a directory.
+/// Flags that open a directory for look-ups of names.
 const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// The memory for what the catalog remembers of files, in bytes. Most files take a few hundred.
+/// Bytes for the entries of all files. Most entries take a few hundred.
 const MEMORY: u64 = 32 << 20;
-/// The memory for what is known of logs with checksums that are not closed, in bytes.
+/// Bytes for the comparisons of unclosed logs with their checksums.
 const COMPARED_MEMORY: u64 = 32 << 20;
-/// How often it is asked which of the logs whose views are kept were deleted.
+/// Interval between two checks for deleted logs whose views are kept.
 const LOOK_FOR_DELETED: Duration = Duration::from_secs(1);
-/// What an entry takes besides: its place in the table, the allocator's share.
+/// Bytes of an entry's place in the table, and of the allocator's overhead.
 const OVERHEAD: usize = 128;
 
-/// Tells builds apart that may read logs differently: a number that the sources give. What one of them keeps in an index
-/// directory, others do not use.
+/// Number of this build, a hash of its sources. Builds may read logs differently, so a build uses only the items of an
+/// index directory that have its own number.
 pub const BUILD: &str = env!("H5LOGFS_BUILD");
 
 /// Whether a request may wait for a scan.
@@ -111,38 +111,39 @@ impl<T> Lookup<T> {
     }
 }
 
-/// How a catalog presents a regular file.
+/// The presentation of a regular file.
 #[derive(Debug, Clone)]
 pub enum Presented {
-    /// The file is not a log. It is presented with its own bytes.
+    /// No log. The file is presented with its own bytes.
     Plain,
-    /// The file was a log, and `h5logfs settle` has made an ordinary file of it in this state. It is presented with its own bytes.
+    /// A log that `h5logfs settle` turned into an ordinary HDF5 file, in this state. The file is presented with its own
+    /// bytes.
     Settled(Arc<SettledState>),
-    /// The file is a log. It is presented as the canonical HDF5 file.
+    /// A log. The file is presented as the canonical HDF5 file.
     View {
         /// The number of this state of the log. It changes whenever the log changes.
         generation: Generation,
         /// Length of the canonical file in bytes.
         len: u64,
-        /// The next flush may make another state of it.
+        /// Whether the next flush may make another state.
         grows: bool,
-        /// When this state came about, where the log file alone does not tell it, as seconds and nanoseconds since 1970.
+        /// Time of this state in seconds and nanoseconds since 1970, where the log file alone does not tell it.
         modified: Option<(i64, i64)>,
     },
-    /// There is no such state. A file that is no log has none but the present one.
+    /// No such state. A file that is no log has only its present one.
     Absent,
-    /// The file is a log that cannot be presented. To open it gives this error.
+    /// A log that cannot be presented. An open fails with this error.
     Broken(Arc<Error>),
 }
 
 impl Presented {
-    /// Whether the file changed while it was scanned, or another one took its place.
+    /// Whether the file changed during its scan, or another file took its place.
     fn has_changed(&self) -> bool {
         matches!(self, Presented::Broken(e) if matches!(**e, Error::Changed { .. }) || e.is_stale())
     }
 }
 
-/// How a file that is no log is presented.
+/// Presentation of a file that is no log.
 fn plain(source: &SourceFile, signature: Option<u64>) -> Result<Presented> {
     let settled = match signature {
         Some(signature) => source.settled_state(signature)?,
@@ -159,20 +160,20 @@ fn is_at(view: &View, relative: &Path) -> bool {
     main.is_some_and(|main| main.place.dir == 0 && main.place.path == relative)
 }
 
-/// What is remembered of a path weighs with these bytes.
+/// Bytes that a remembered path counts with.
 fn weight(path: &Path, bytes: usize) -> u64 {
     (bytes + path.as_os_str().len() + OVERHEAD) as u64
 }
 
-/// A file at which the catalog has looked.
+/// An open file and the result of its look-up.
 struct LookedAt {
-    /// When that began.
+    /// Begin of the look-up.
     since: Instant,
     source: SourceFile,
     look: Look,
 }
 
-/// The files below one directory, each as a view where it is a log. Threads share it.
+/// The files below one directory, with a view of each that is a log. Threads share the catalog.
 ///
 /// All paths are relative to that directory.
 #[derive(Debug)]
@@ -185,19 +186,19 @@ pub struct Catalog {
     entries: Entries,
     superseded: Superseded,
     outdated: Outdated,
-    /// What was compared of logs with checksums.
+    /// Comparisons of unclosed logs with their checksums.
     compared: Lru<PathBuf, Arc<Compared>>,
-    /// Of several threads that want the same file scanned, one scans it.
+    /// Files that are being scanned. Threads that want the same file share one scan.
     scanning: SingleFlight<Key>,
-    /// What was logged of which file.
+    /// Lines that were logged about each file.
     reported: Reported,
     since: Instant,
-    /// When it was last asked which logs were deleted: milliseconds after `since`.
+    /// Time of the last check for deleted logs, in milliseconds after `since`.
     asked_for_deleted: AtomicU64,
 }
 
 impl Catalog {
-    /// A catalog of the files below `dir`. `memory` limits what it keeps of all files together, in bytes.
+    /// A catalog of the files below `dir`. `memory` limits what is kept of all files together, in bytes.
     pub fn new(dir: SourceDir, memory: MemoryLimits, scanner: impl Scanner + 'static) -> Self {
         let budget = Arc::new(Budget::new(memory));
         let opener = Opener {
@@ -221,15 +222,15 @@ impl Catalog {
         }
     }
 
-    /// Sets how files are scanned; the default is [`Settings::default`]. The directories in
-    /// [`Settings::log_dirs`] must have been added to the source directory before.
+    /// Sets how files are scanned; the default is [`Settings::default`]. The source directory must already have the
+    /// directories in [`Settings::log_dirs`].
     pub fn with_settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Keeps the outcomes of scans in `store`, and looks there before it scans. Without a store they are kept
-    /// in memory only.
+    /// Keeps the outcomes of scans in `store`, and looks there before each scan. Without a store they stay in memory
+    /// only.
     pub fn with_store(mut self, store: Arc<Store>) -> Self {
         self.opener.store = Some(store);
         self
@@ -245,8 +246,8 @@ impl Catalog {
         &self.opener.budget
     }
 
-    /// Call this before several files of a directory are looked up, and drop what it returns after them: scans of a listing
-    /// share processes.
+    /// Begins a listing, whose scans share processes. Call this before the look-ups of several files in a directory,
+    /// and drop the guard after them.
     pub fn listing(&self) -> ListingScans<'_> {
         ListingScans::begin(&*self.opener.scanner)
     }
@@ -275,9 +276,10 @@ impl Catalog {
         Ok(entry.presented.clone())
     }
 
-    /// The same as [`Catalog::get`], for callers that choose whether to wait. A caller that has the identity of
-    /// the file from a `stat` of this moment passes it as `identity` and saves a system call. Then the answer is about
-    /// this file: fails with [`Error::Changed`] where another one has taken its path.
+    /// [`Catalog::get`] for callers that choose whether to wait.
+    ///
+    /// A caller that has just made a `stat` of the file passes its `identity`, which saves a system call. The answer is
+    /// then about this file: fails with [`Error::Changed`] where another one has taken its path.
     pub fn look_up<'a>(
         &self,
         at: impl Into<At<'a>>,
@@ -293,8 +295,8 @@ impl Catalog {
         Ok(entry.map(|entry| entry.presented.clone()))
     }
 
-    /// The state that has to be known to answer for `at`. `None` where the newest state tells that there is none: so a
-    /// number that no flush has costs no scan of its own. The last state of a closed log is the present one.
+    /// The state that answers for `at`. `None` where the newest state shows that there is none, so a flush number that
+    /// does not exist costs no scan of its own. The last flush of a closed log is its present state.
     fn resolve<'a>(
         &self,
         at: At<'a>,
@@ -333,7 +335,7 @@ impl Catalog {
         }
     }
 
-    /// The same as [`Catalog::open`], for callers that choose whether to wait.
+    /// [`Catalog::open`] for callers that choose whether to wait.
     pub fn open_with<'a>(&self, at: impl Into<At<'a>>, wait: Wait) -> Result<Lookup<Arc<View>>> {
         let at = at.into();
         let at = match self.resolve(at, None, wait)? {
@@ -412,14 +414,14 @@ impl Catalog {
         }
     }
 
-    /// The outcome of a scan that began at `time` or later. It is no older than a request of that time, although the log
-    /// may have grown once more: otherwise each reader of a busy log would scan it.
+    /// The outcome of a scan that began at `time` or later. Such an outcome is recent enough for a request of that
+    /// time, even if the log has grown since. Otherwise each reader of a busy log would scan it.
     fn scanned_since(&self, at: At<'_>, time: Instant) -> Option<Arc<CatalogEntry>> {
         let entry = self.entries.get(at)?;
         (entry.is_valid() && entry.since() >= time).then_some(entry)
     }
 
-    /// The entry of the file as far as it can be told without a scan.
+    /// The entry of the file, if no scan is needed for it.
     fn entry_now(
         &self,
         at: At<'_>,
@@ -428,11 +430,11 @@ impl Catalog {
         if let Some(entry) = self.current(at, identity) {
             return Ok(Lookup::Known(entry));
         }
-        // What is being scanned need not be looked at.
+        // A file that is being scanned needs no look-up.
         if self.scanning.is_taken(&at.key()) {
             return Ok(Lookup::NeedsScan);
         }
-        // Most files of a tree are not logs, and some bytes of them tell so.
+        // Most files of a tree are no logs, and a few of their bytes show it.
         let seen = self.look_at(at.path)?;
         if seen.look.may_be_log {
             return Ok(Lookup::NeedsScan);
@@ -440,7 +442,7 @@ impl Catalog {
         self.plain_entry(at, seen).map(Lookup::Known)
     }
 
-    /// The entry of a file that is no log, as a look has told.
+    /// The entry of a file that a look-up has found to be no log.
     fn plain_entry(&self, at: At<'_>, seen: LookedAt) -> Result<Arc<CatalogEntry>> {
         let LookedAt {
             since,
@@ -472,8 +474,8 @@ impl Catalog {
         })
     }
 
-    /// The entry of the file, if all files that it was made from are still in the same state. `identity`: that
-    /// of the file itself, if the caller has it.
+    /// The entry of the file, if all files that it was made from are still in the same state. `identity` is that of the
+    /// file itself, if the caller knows it.
     fn current(&self, at: At<'_>, identity: Option<Identity>) -> Option<Arc<CatalogEntry>> {
         self.forget_deleted();
         let entry = self.entries.get(at)?;
@@ -481,7 +483,7 @@ impl Catalog {
             self.supersede(at, &entry);
             return None;
         }
-        // An open view holds its files, so that no other file has their numbers.
+        // An open view holds its files, so no other file can get their inode numbers.
         let may_grow = entry.is_of_flush && entry.view.strong_count() > 0;
         let is_unchanged = |file: &Source| {
             let is_main = file.place.dir == 0 && file.place.path == at.path;
@@ -499,8 +501,8 @@ impl Catalog {
         }
     }
 
-    /// Lets go of views of logs that were deleted, and of what is kept of states that are past, once in a while. Nobody may ever ask
-    /// for their paths again.
+    /// Drops the views of deleted logs, and the memory of past states, once in each interval. Nobody may ever ask for
+    /// their paths again.
     fn forget_deleted(&self) {
         let now = self.since.elapsed().as_millis() as u64;
         let last = self.asked_for_deleted.load(Ordering::Relaxed);
@@ -533,10 +535,10 @@ impl Catalog {
         self.outdated.add(generation, Weak::clone(&entry.view));
     }
 
-    /// The view of one generation of a log that is not closed, if it is still in memory and the files of the log have
-    /// only grown since.
+    /// The view of one generation of an unclosed log, if it is still in memory and the files of the log have only grown
+    /// since.
     ///
-    /// A job may have flushed since a look-up. The open that follows gets the state of the look-up here.
+    /// A job may flush between a look-up and the open that follows. The open then gets the state of the look-up.
     pub fn looked_up<'a>(
         &self,
         at: impl Into<At<'a>>,
@@ -583,8 +585,8 @@ impl Catalog {
         })
     }
 
-    /// Opens the view of the file from the store, or else scans the file. Remembers the outcome. Tries again where the
-    /// file changes meanwhile. `before`: what is known of the file, if it has not changed since.
+    /// Opens the view of the file from the store, or else scans the file, and remembers the outcome. Tries again where
+    /// the file changes meanwhile. `before` is the earlier entry of the file, if it has not changed since.
     fn scan_alone(
         &self,
         at: At<'_>,
@@ -619,7 +621,7 @@ impl Catalog {
         let states = companion_states(&self.dir, &look);
         let relative = at.path;
         let journal = self.journal_of(relative);
-        // What was compared is remembered of the newest flush.
+        // Comparisons are kept for the newest flush only.
         let is_present = at.flush.is_none();
         let known = self.compared.get(relative).filter(|_| is_present);
         let opened = self.opener.open(Candidate {
@@ -657,19 +659,19 @@ impl Catalog {
                 companions.states.extend(journal);
                 Presented::Absent
             }
-            // Nothing is known of the file, and the next request may find memory for it.
+            // A lack of memory says nothing about the file, and the next request may find memory.
             Err(error @ Error::NoMemory { .. }) => return Err(error),
             Err(error) => {
                 self.budget().stats().failed_scans.count();
                 if matches!(error, Error::ScanDied { .. }) {
-                    // The file may be hostile. That is worth a line even if it is never opened.
+                    // A hostile file may be the cause, which is worth a line even if nobody opens the file.
                     log::error!("{error}");
                     self.budget().stats().worker_failures.count();
                 } else {
                     // Each open of the file reports the error and logs it.
                     log::debug!("{error}");
                 }
-                // A job may only just have begun to make the log. Its first flush says that all files are there.
+                // The log may be new. Its job changes the journal at the first flush, when all files are there.
                 companions.states.extend(journal);
                 Presented::Broken(Arc::new(error.shortened()))
             }
@@ -678,7 +680,7 @@ impl Catalog {
         Ok((entry, None))
     }
 
-    /// Keeps what was compared of a log with checksums for its next scan.
+    /// Keeps the comparisons of a log with its checksums for the next scan.
     fn keep_compared(&self, relative: &Path, view: &View) {
         match Compared::of(view) {
             Some(compared) => {
@@ -718,8 +720,8 @@ impl Catalog {
         entry
     }
 
-    /// Forgets a path that is gone or stands for another file. The space of a deleted file is free only when no
-    /// view of it is left.
+    /// Forgets a path that is gone or leads to another file. The space of a deleted file is free only when no view of
+    /// it is left.
     pub fn forget<'a>(&self, at: impl Into<At<'a>>) {
         let at = at.into();
         if at.flush.is_none() {
@@ -743,8 +745,8 @@ impl Catalog {
         }
     }
 
-    /// The same for a caller who has the directory open as `directory`. The answer is about names in this directory, also
-    /// where another one has taken its path.
+    /// [`Catalog::is_hidden`] for a caller who has the directory open as `directory`. The answer is about the names in
+    /// this directory, even where another one has taken its path.
     pub fn is_hidden_in(
         &self,
         directory: BorrowedFd<'_>,
@@ -762,7 +764,7 @@ impl Catalog {
         let (relative, identity) = (parent.join(main), Identity::from(&stat));
         let entry = match self.just_compared(At::from(&*relative), identity) {
             Some(entry) => Ok(Lookup::Known(entry)),
-            // A file of another user need not wait for the scan.
+            // No log may hide a file of another user, so no scan is needed.
             None if !may_hide() => return Lookup::Known(false),
             None => self.entry_with(At::from(&*relative), Some(identity), wait),
         };
@@ -770,7 +772,7 @@ impl Catalog {
             return Lookup::Known(false);
         };
         entry.map(|entry| match entry.presented {
-            // Ranks may spill at any time, and no file of the view tells it.
+            // Ranks may spill at any time, which changes no file of the view.
             Presented::View { .. } => {
                 entry.hidden.contains(name) || (is_spill_dir(main, name) && may_hide())
             }
@@ -780,8 +782,8 @@ impl Catalog {
         })
     }
 
-    /// Whether `name` is a member of a file that is listed under the name of its first one. The name alone tells little, so
-    /// only a view hides it.
+    /// Whether `name` is a member of a file that is listed under the name of its first member. The name alone tells
+    /// little, so only a view hides a member.
     fn is_hidden_member(
         &self,
         directory: BorrowedFd<'_>,
@@ -808,13 +810,14 @@ impl Catalog {
         Lookup::Known(false)
     }
 
-    /// The entry of a file in this state, if that was compared a moment ago: a listing asks for one file after the other.
+    /// The entry of a file in this state, if its files were compared a moment ago. A listing asks for each file of a
+    /// log, and would compare all of them each time.
     fn just_compared(&self, at: At<'_>, identity: Identity) -> Option<Arc<CatalogEntry>> {
         let entry = self.entries.get(at)?;
         (entry.was_just_compared() && entry.is_of(identity)).then_some(entry)
     }
 
-    /// Of the names that `entry`, the entry of the log at `relative`, may hide, keeps those that belong to its owner.
+    /// Keeps only those hidden names of `entry` whose files belong to the owner of the log at `relative`.
     fn keep_own_names(&self, relative: &Path, entry: &mut CatalogEntry) {
         let (Some(parent), Some(log)) = (relative.parent(), relative.file_name()) else {
             return;

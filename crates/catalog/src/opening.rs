@@ -1,4 +1,4 @@
-//! Opens the view of a log file: from what the store has of it, or by a scan.
+//! Opens the view of a log file: from the store, or by a scan.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use h5logfs_view::{Compared, View};
 use crate::lookup::{Look, unscanned};
 use crate::stored_scan::{ScanInputs, StoredScan};
 
-/// How often a scan is tried where the file changes meanwhile.
+/// Attempts at a scan of a file that changes meanwhile.
 pub(crate) const SCAN_ATTEMPTS: usize = 3;
 
-/// How long a process waits for another one that scans the same log for the same store.
+/// Longest wait for another process that scans the same log for the same store.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// What the opening of logs needs besides the log.
+/// The budget, the scanner and the store that opens use.
 #[derive(Debug)]
 pub(crate) struct Opener {
     pub budget: Arc<Budget>,
     pub scanner: Box<dyn Scanner>,
-    /// The outcomes of scans on disk.
+    /// Outcomes of scans on disk.
     pub store: Option<Arc<Store>>,
 }
 
@@ -43,19 +43,19 @@ pub(crate) struct Candidate<'a> {
     pub look: &'a Look,
     /// The companion files in their present states.
     pub companions: &'a [Source],
-    /// Tells generation and length of an earlier view of the state that a scan has found.
+    /// Finds generation and length of an earlier view of the state that a scan has found.
     pub before: &'a Before<'a>,
-    /// What an earlier view has compared with checksums.
+    /// Earlier comparisons of the log with its checksums.
     pub known: Option<&'a Compared>,
 }
 
-/// See [`Candidate::before`].
+/// The type of [`Candidate::before`].
 pub(crate) type Before<'a> = dyn Fn(&Snapshot) -> Option<(Generation, u64)> + 'a;
 
 /// The view of a log in a state that was not known before.
 pub(crate) struct Opened {
     pub view: Arc<View>,
-    /// What was done for it, and how long that took.
+    /// The way in which the view was found, in words. `time` is its duration.
     pub how: &'static str,
     pub time: Duration,
 }
@@ -66,7 +66,7 @@ pub(crate) fn identity(dir: &SourceDir, place: &SourcePath) -> Option<Identity> 
     Some(Identity::from(&stat))
 }
 
-/// The present states of the companion files that a look has found.
+/// The present states of the companion files that a look-up has found.
 pub(crate) fn companion_states(dir: &SourceDir, look: &Look) -> Vec<Source> {
     let state = |path: &SourcePath| {
         let identity = identity(dir, path)?;
@@ -77,13 +77,13 @@ pub(crate) fn companion_states(dir: &SourceDir, look: &Look) -> Vec<Source> {
 }
 
 impl Opener {
-    /// Opens the view from the store, or else scans the file. Fails with [`Error::NotALog`] for another file.
+    /// Opens the view from the store, or else scans the file. Fails with [`Error::NotALog`] for any other file.
     ///
-    /// Of several processes with the same store one scans.
+    /// Of several processes with the same store, one scans and the others wait.
     ///
     /// [`Error::NotALog`]: h5logfs_common::error::Error::NotALog
     pub fn open(&self, candidate: Candidate<'_>) -> Result<Opened> {
-        // What needs no scan is not worth keeping.
+        // A file that needs no scan is not worth storing.
         let store = self.store.as_ref();
         let Some(store) = store.filter(|_| candidate.look.unscanned.is_none()) else {
             return self.scan(candidate, None);
@@ -107,14 +107,14 @@ impl Opener {
             if let Some(opened) = self.open_stored(candidate, &stored) {
                 return Ok(opened);
             }
-            // The other process could not keep what it found. Those that still wait need not do so one by one.
+            // The other process could not store its outcome. Processes that still wait need not take turns.
             drop(flight);
             return self.scan(candidate, Some(&stored));
         }
         self.scan(candidate, Some(&stored))
     }
 
-    /// `None` where the store has no snapshot that can be used.
+    /// Opens the view from the store. `None` where the store has no usable snapshot.
     fn open_stored(&self, candidate: Candidate<'_>, stored: &StoredScan<'_>) -> Option<Opened> {
         let start = Instant::now();
         let task = self.budget.task(None);
@@ -133,13 +133,13 @@ impl Opener {
                 })
             }
             Err(e) => {
-                log::debug!("what was kept is not used: {e}");
+                log::debug!("the stored snapshot is not used: {e}");
                 None
             }
         }
     }
 
-    /// Scans the file, whatever the store has.
+    /// Scans the file, even if the store has a snapshot.
     pub fn snapshot(&self, candidate: Candidate<'_>) -> Result<Reserved<Snapshot>> {
         let scanned = self.scanned(&self.budget.task(None), candidate);
         candidate.look.complete(scanned)
@@ -165,7 +165,7 @@ impl Opener {
         let scanned = scan(request)?;
         let goes_on = scanned.sealed.as_ref().is_some_and(|sealed| sealed.goes_on);
         if goes_on && !candidate.known.is_some_and(|known| known.is_of(&scanned)) {
-            // A copy of the log has taken its place, of which nothing was seen.
+            // A copy has taken the place of the log. The flushes that were compared are not those of the copy.
             drop(scanned);
             return scan(ScanRequest {
                 known: None,
@@ -180,7 +180,7 @@ impl Opener {
         let start = Instant::now();
         let task = self.budget.task(None);
         let scanned = self.scanned(&task, candidate);
-        // What is kept does not tell of foreign files, which come and go.
+        // The stored snapshot leaves out foreign files, which come and go.
         let kept = scanned.as_ref().ok().zip(stored);
         let (packed, log) = kept
             .and_then(|(snapshot, stored)| stored.pack(&task, snapshot))
@@ -190,7 +190,7 @@ impl Opener {
         let time = start.elapsed();
         match stored.zip(packed) {
             Some((stored, packed)) => stored.store(&packed),
-            None => log::debug!("{}: not kept", view.path().display()),
+            None => log::debug!("{}: not stored", view.path().display()),
         }
         Ok(Opened {
             view,

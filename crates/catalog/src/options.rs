@@ -1,6 +1,6 @@
 //! Options of reading, which all readers of logs share: mounts, the file driver, the Python package.
 //!
-//! [`all`] is the one list of them. Parsers and help texts use it.
+//! [`all`] is the only list of them. Parsers and help texts use it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,18 +15,18 @@ use h5logfs_view::cache::MemoryLimits;
 use crate::index_dir::IndexDir;
 use crate::workers;
 
-/// How logs are read and scanned, and what is kept of them.
+/// Options that decide how logs are read and scanned, and what is kept of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// What is kept in memory.
+    /// Limits of memory.
     pub memory: MemoryLimits,
-    /// What decides the outcome of a scan.
+    /// Settings that decide the outcome of a scan.
     pub settings: Settings,
     /// The limits of a scan.
     pub scans: workers::Limits,
-    /// Where the outcomes of scans are kept.
+    /// Place where the outcomes of scans are kept.
     pub index_dir: IndexDir,
-    /// The size that this directory may reach, in bytes.
+    /// Bytes that this directory may grow to.
     pub index_dir_size: u64,
 }
 
@@ -44,10 +44,10 @@ impl Default for ReadOptions {
     }
 }
 
-/// An option of reading. It takes a value.
+/// An option of reading, which takes a value.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadOption {
-    /// As it is given.
+    /// Name of the option in lists of options.
     pub name: &'static str,
     /// The form of the value, for the help.
     pub form: &'static str,
@@ -55,7 +55,7 @@ pub struct ReadOption {
     pub help: &'static str,
     /// The default, in words.
     pub default: &'static str,
-    /// Repeated options add up. Of other options the last one counts.
+    /// Whether repeated options add up. Otherwise the last one counts.
     pub adds_up: bool,
     set: Setter,
 }
@@ -175,7 +175,7 @@ const OWN: [ReadOption; 9] = [
     ),
 ];
 
-/// Every option of reading, those of layouts last.
+/// Every option of reading. The options of layouts come last.
 pub fn all() -> impl Iterator<Item = ReadOption> {
     OWN.into_iter().chain(LAYOUT_OPTIONS.map(ReadOption::from))
 }
@@ -194,8 +194,8 @@ impl From<LayoutOption> for ReadOption {
 }
 
 impl ReadOptions {
-    /// Parses options, separated by commas, each as `name=value`: `cache_size=1G,chunk=4M`. Later ones win. Fails with a
-    /// sentence that names the option.
+    /// Parses options of the form `name=value`, separated by commas: `cache_size=1G,chunk=4M`. Later options win. Fails
+    /// with a message that names the option.
     pub fn parse(list: &OsStr) -> Result<Self, Fault> {
         let mut options = ReadOptions::default();
         let items = list.as_bytes().split(|b| *b == b',');
@@ -212,14 +212,14 @@ impl ReadOptions {
         Ok(options)
     }
 
-    /// The options for a file that an open one leads to: its newest state.
+    /// The options for another file to which an open file leads. Its newest state is shown.
     pub fn of_another(&self) -> Self {
         let mut options = self.clone();
         options.settings.shown_flush = ShownFlush::Newest;
         options
     }
 
-    /// Allows metadata and indexes of `bytes`: the option `index_memory`.
+    /// Sets the option `index_memory`: bytes for metadata and indexes.
     pub fn allow_metadata(&mut self, bytes: u64) {
         self.memory.index_memory = bytes;
         self.settings.most = bytes;
@@ -233,7 +233,7 @@ impl ReadOptions {
         }
     }
 
-    /// Sets one option. Fails with a sentence that names it.
+    /// Sets one option. Fails with a message that names it.
     pub fn set(&mut self, name: &str, value: &[u8]) -> Result<(), Fault> {
         match all().find(|option| option.name == name) {
             Some(option) => (option.set)(self, name, value),
@@ -268,16 +268,16 @@ fn unknown(name: &str) -> Fault {
     Fault::Refused(format!("unknown option {name}: expected one of {known}"))
 }
 
-/// Enough for some chunks of the usual size and the tables that lead to them.
+/// Smallest memory that an option may set. It holds some chunks of the usual size, and the tables that lead to them.
 const SMALLEST_SIZE: u64 = 16 << 20;
 
-/// The value of the option `name`: a number of bytes of at least 16 MiB.
+/// Parses the value of the option `name`: a number of bytes, at least 16 MiB.
 fn size(name: &str, value: &[u8]) -> Result<u64, Fault> {
     let text = String::from_utf8_lossy(value);
     let size = parse_size(&text).map_err(|e| Fault::Refused(format!("{name}={e}")))?;
     if size < SMALLEST_SIZE {
         return Err(Fault::Refused(format!(
-            "{name}={text}: less than 16M, with which little can be done"
+            "{name}={text}: less than 16M, the smallest useful size"
         )));
     }
     Ok(size)
@@ -299,16 +299,16 @@ fn scan_memory(value: &[u8]) -> Result<u64, Fault> {
     let memory = size("scan_memory", value)?;
     if memory < workers::SMALLEST_MEMORY {
         return Err(Fault::Refused(format!(
-            "scan_memory={memory}: less than 256M, with which libhdf5 cannot be loaded"
+            "scan_memory={memory}: less than 256M, too little to load libhdf5"
         )));
     }
     Ok(memory)
 }
 
-/// A week. A larger limit is no limit.
+/// Longest time limit, a week. A larger limit is no limit.
 const MOST_SECONDS: u64 = 7 * 24 * 3600;
 
-/// The value of the option `name`: a whole number of seconds from 1 to those of a week.
+/// Parses the value of the option `name`: a whole number of seconds, at most those of a week.
 pub fn seconds(name: &str, value: &[u8]) -> Result<Duration, Fault> {
     let text = String::from_utf8_lossy(value);
     let seconds = text.parse().ok();
@@ -324,11 +324,11 @@ fn text(name: &str, value: &[u8]) -> Result<String, Fault> {
     match std::str::from_utf8(value) {
         Ok("") => Err(Fault::Refused(format!("{name}= has no value"))),
         Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(Fault::Refused(format!("{name}=: not a text"))),
+        Err(_) => Err(Fault::Refused(format!("{name}=: not UTF-8 text"))),
     }
 }
 
-/// The value of the option `name`: a path.
+/// Parses the value of the option `name`: a path.
 pub fn path(name: &str, value: &[u8]) -> Result<PathBuf, Fault> {
     if value.is_empty() {
         return Err(Fault::Refused(format!("{name}= has no path")));
@@ -353,7 +353,7 @@ pub fn parse_chunking(text: &str) -> Result<Chunking, Fault> {
     }
 }
 
-/// Parses a time: seconds, also with a fraction, or a number with `ms`, `s`, `min` or `h`.
+/// Parses a time: a number of seconds, with or without a fraction, or a number with `ms`, `s`, `min` or `h`.
 pub fn parse_time(text: &str) -> Result<Duration, Fault> {
     const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
     let is_digit = |c: char| c.is_ascii_digit() || c == '.';

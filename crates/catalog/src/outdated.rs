@@ -1,6 +1,6 @@
-//! What is kept of states of logs that are past: record tables, indexes, chunks. Nobody asks for it any more, but a program that has such
-//! a state open. The limits of the budget would bound it, but a daemon below which logs change all the time would take all that they
-//! allow.
+//! Memory of past states of logs: record tables, indexes, chunks. Only a program that still has such a state open uses
+//! it. The budget bounds this memory. But below a daemon whose logs change all the time, past states would fill the
+//! whole budget.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use h5logfs_view::cache::{Budget, Generation};
 #[derive(Debug)]
 pub struct Outdated {
     budget: Arc<Budget>,
-    /// Those of which something may be kept, and their views.
+    /// Past states that may still take memory, and their views.
     states: Mutex<Vec<(Generation, Weak<View>)>>,
 }
 
@@ -25,13 +25,13 @@ impl Outdated {
         }
     }
 
-    /// A state is past. `view`: its view.
+    /// Adds a past state and its view.
     pub fn add(&self, generation: Generation, view: Weak<View>) {
         self.states.lock().push((generation, view));
     }
 
-    /// Drops what is kept of those whose views are gone. This looks through all that is kept, so it is done once in a while for all of
-    /// them.
+    /// Drops the memory of past states whose views are gone. This walks through everything that is kept, so it is
+    /// done once in a while, for all states together.
     pub fn forget(&self) {
         let mut states = self.states.lock();
         if states.is_empty() {

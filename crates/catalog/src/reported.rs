@@ -1,5 +1,5 @@
-//! What the log of the daemon says of log files. A log that grows has many states, and most of them differ only in
-//! numbers: what was said of a file once is said again at the level debug only.
+//! Messages of the daemon about log files. A growing log has many states, and most of their messages differ only in
+//! numbers. So a message about a file is logged once, and again at the level debug only.
 
 use std::collections::hash_map::RandomState;
 use std::fs::Metadata;
@@ -13,10 +13,10 @@ use h5logfs_log::source_file::individual;
 
 use crate::opening::Opened;
 
-/// How many lines are remembered, of all files. A forgotten one is said once more.
+/// Number of messages that are remembered, for all files together. A forgotten one is logged once more.
 const MOST: u64 = 16 << 10;
 
-/// Hashes of the lines that were logged.
+/// Hashes of the messages that were logged.
 #[derive(Debug)]
 pub struct Reported {
     lines: Lru<u64, ()>,
@@ -63,7 +63,7 @@ impl Reported {
         }
     }
 
-    /// `first` for the first line of this kind about the file; after that, debug.
+    /// `first` for the first message of this kind about the file, debug for later ones.
     pub fn level(&self, file: &Metadata, first: Level, diagnostic: Option<&Diagnostic>) -> Level {
         let line = self.hash(file, diagnostic);
         if self.lines.get(&line).is_some() {
@@ -73,7 +73,7 @@ impl Reported {
         first
     }
 
-    /// Numbers in the text do not count: they differ from flush to flush.
+    /// The hash of a message. Numbers in the text do not count, because they differ from flush to flush.
     fn hash(&self, file: &Metadata, diagnostic: Option<&Diagnostic>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         individual(file).hash(&mut hasher);

@@ -3,7 +3,7 @@
 //! The state of the main file is the key of a snapshot. The snapshot lists its subfiles and their states. A log
 //! that changed within two seconds of its scan is not stored: the next write might leave the same times.
 //!
-//! For a plain file nothing is stored: it is detected faster than an item is written.
+//! Nothing is stored for a plain file, which is detected faster than an item is written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use h5logfs_view::index::store::{FileState, FileTime, Flight, Store, StoreEntry,
 
 use crate::BUILD;
 
-/// The times when the inodes of the sources changed, and behind them [`Snapshot::to_bytes`].
+/// The item with the inode change times of the sources, followed by [`Snapshot::to_bytes`].
 const ITEM: &str = "scan";
 
-/// What decides the outcome of a scan, apart from the main file.
+/// Everything that decides the outcome of a scan, apart from the main file.
 pub(super) struct ScanInputs<'a> {
     pub settings: &'a Settings,
     /// The companion files in their present states.
@@ -43,7 +43,7 @@ pub(super) struct StoredScan<'a> {
 }
 
 impl<'a> StoredScan<'a> {
-    /// `source`: the file at `relative`.
+    /// `source` is the file at `relative`.
     pub fn new(
         store: &Arc<Store>,
         inputs: ScanInputs<'_>,
@@ -59,7 +59,7 @@ impl<'a> StoredScan<'a> {
         let companions: Vec<_> = companions
             .map(|c| (c.place.dir, c.place.path.file_name(), c.identity))
             .collect();
-        // Only with further log directories does the path of a file decide which companions it has.
+        // The path of a file decides its companions only where there are further log directories.
         let has_log_dirs = !inputs.settings.log_dirs.is_empty();
         let at = has_log_dirs.then(|| (dir.path(), relative));
         let key = StoreKey {
@@ -79,7 +79,8 @@ impl<'a> StoredScan<'a> {
         })
     }
 
-    /// The place for indexes of the log in this state, of its subfiles too.
+    /// The place for indexes of the log whose sources changed at these times. A change of a subfile leads to another
+    /// place.
     fn log_of(&self, changed: &[FileTime]) -> StoreEntry {
         let numbers = changed
             .iter()
@@ -87,15 +88,15 @@ impl<'a> StoredScan<'a> {
         self.log.with(&numbers.flatten().collect::<Vec<u8>>())
     }
 
-    /// The snapshot of an earlier scan, if all files of the log are in the same states as then, and the place
-    /// for its indexes. The caller has to check the snapshot.
+    /// The snapshot of an earlier scan and the place for its indexes, if all files of the log are still in the same
+    /// states. The caller has to check the snapshot.
     pub fn find(
         &self,
         task: &Task,
         source: &SourceFile,
     ) -> Option<(Reserved<Snapshot>, StoreEntry)> {
         let bytes = self.log.get(task, ITEM)?;
-        // The log was not closed: its journal is newer than the file.
+        // A log with a journal may have changed since, which the log file does not show.
         let files = LogFiles::of(self.dir, self.relative, source);
         if journal::may_belong_to(&files, source).unwrap_or(true) {
             return None;
@@ -103,13 +104,16 @@ impl<'a> StoredScan<'a> {
         match postcard::take_from_bytes::<Vec<FileTime>>(&bytes) {
             Ok((changed, snapshot)) => self.if_unchanged(task, &changed, snapshot),
             Err(_) => {
-                log::debug!("{}: what was kept has no sense", source.path().display());
+                log::debug!(
+                    "{}: the stored snapshot cannot be decoded",
+                    source.path().display()
+                );
                 None
             }
         }
     }
 
-    /// The snapshot, if its sources are in the same states.
+    /// The snapshot, if its sources are still in the states with these times.
     fn if_unchanged(
         &self,
         task: &Task,
@@ -124,7 +128,7 @@ impl<'a> StoredScan<'a> {
         same.then(|| (Reserved::new(snapshot, reservation), self.log_of(changed)))
     }
 
-    /// The stored form of the snapshot, and the place for its indexes. `None` for a log that is not closed or has
+    /// The stored form of the snapshot, and the place for its indexes. `None` for an unclosed log, for one that has
     /// just changed, and where there is no memory.
     pub fn pack(
         &self,
@@ -136,7 +140,7 @@ impl<'a> StoredScan<'a> {
         if snapshot.journal.is_some() || !settled || states.first() != Some(&self.main) {
             return None;
         }
-        // Its bytes, in a list that may have grown.
+        // Twice the bytes, because the list may grow while it is filled.
         let reservation = task.reserve(2 * snapshot.bytes() as u64).ok()?;
         let changed: Vec<FileTime> = states.iter().map(|s| s.changed).collect();
         let packed = postcard::to_stdvec(&changed).ok()?;
@@ -145,8 +149,8 @@ impl<'a> StoredScan<'a> {
         Some((Reserved::new(packed, reservation), log))
     }
 
-    /// Lets one process at a time make what the store lacks. `None` where it could not be kept: then others need not wait
-    /// for it.
+    /// Lets one process at a time make the items that the store lacks. `None` where the outcome could not be stored, so that
+    /// others need not wait for it.
     pub fn flight(&self, source: &SourceFile, longest: Duration) -> Option<Flight> {
         let files = LogFiles::of(self.dir, self.relative, source);
         let may_be_kept = self.main.was_settled(self.since)

@@ -3,9 +3,9 @@
 //! Between a look-up and the open that follows, a job may flush once more, and another reader may have the log scanned
 //! again. The open still gets the view of its look-up: the bytes of an unclosed log stay where they are.
 //!
-//! Such a view lies in the budget, as all views do that no program has open. So the budget bounds its memory and its
-//! descriptors, and drops it where others need them. The list here has only the numbers of these views. It is there
-//! because nobody asks for them after a few seconds, and the budget does not know that.
+//! Such a view lies in the budget, like every view that no program has open. So the budget bounds its memory and its
+//! descriptors, and drops it where others need them. The list here holds only the generations of these views. After a
+//! few seconds nobody asks for them any more, which the budget cannot know.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -21,13 +21,13 @@ use h5logfs_view::cache::{Budget, Generation};
 
 /// An open follows its look-up at once, unless the machine is very busy.
 const LIFETIME: Duration = Duration::from_secs(10);
-/// The most numbers.
+/// The most views in the list.
 const MOST: usize = 256;
 
 #[derive(Debug)]
 pub struct Superseded(Arc<Shared>);
 
-/// What the thread shares that drops views.
+/// State that is shared with the thread that drops views.
 #[derive(Debug)]
 struct Shared {
     budget: Arc<Budget>,
@@ -37,9 +37,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct List {
-    /// The oldest first.
+    /// Views in the list, the oldest first.
     views: VecDeque<OutOfDate>,
-    /// There is a thread that drops them.
+    /// Whether a thread runs that drops views.
     has_thread: bool,
 }
 
@@ -48,7 +48,7 @@ struct List {
 struct OutOfDate {
     since: Instant,
     generation: Generation,
-    /// The path of its log.
+    /// Path of its log.
     relative: PathBuf,
 }
 
@@ -96,7 +96,7 @@ impl Superseded {
         self.0.drop_views(gone);
     }
 
-    /// Drops all of them.
+    /// Drops the views of all logs.
     pub fn clear(&self) {
         let gone = mem::take(&mut self.0.list.lock().views);
         self.0.drop_views(gone);
@@ -104,7 +104,7 @@ impl Superseded {
 }
 
 impl Shared {
-    /// This closes files, so the caller does not hold the list.
+    /// Drops views. The caller must not hold the lock of the list, because this closes files.
     fn drop_views(&self, gone: impl IntoIterator<Item = OutOfDate>) {
         for view in gone {
             self.budget.drop_view(view.generation);
@@ -121,12 +121,13 @@ impl Shared {
         };
         let thread = thread::Builder::new().name("superseded".into());
         if let Err(e) = thread.spawn(drop_expired) {
-            log::warn!("no thread that drops views of earlier flushes: {e}");
+            log::warn!("cannot start the thread that drops views of earlier flushes: {e}");
             self.list.lock().has_thread = false;
         }
     }
 
-    /// Returns how long the thread may rest. `None` where nothing is left: then the thread ends.
+    /// Drops views whose time is over. Returns how long the thread may rest. `None` where no view is left: the thread
+    /// then ends.
     fn drop_expired(&self) -> Option<Duration> {
         let mut list = self.list.lock();
         let is_over = |view: &OutOfDate| view.since.elapsed() >= self.lifetime;
@@ -136,7 +137,7 @@ impl Shared {
         list.has_thread = oldest.is_some();
         drop(list);
         self.drop_views(gone);
-        // A busy job supersedes many views a second. They go some at a time.
+        // A busy job supersedes many views a second. A minimal rest drops several at once.
         let rest = |age: Duration| self.lifetime.saturating_sub(age).max(self.lifetime / 10);
         oldest.map(rest)
     }

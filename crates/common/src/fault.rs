@@ -141,7 +141,7 @@ pub enum Stop {
     Ending = 3,
     /// The same work exceeded its processor time a moment ago, and was not started again.
     #[error(
-        "a shown_flush ago it took more processor time than a file of its size can need, or than read_cpu"
+        "a moment ago it took more processor time than a file of its size can need, or than read_cpu"
     )]
     DeadlineBefore = 4,
 }

@@ -17,7 +17,7 @@ use h5logfs_log::own_parts::OwnDir;
 const MARK: &str = ".h5logfs-old-";
 /// Part of the name of a log that stays aside.
 const MARK_OF_KILLED: &str = ".killed-";
-/// Most numbers tried for a log that stays aside.
+/// The most numbers that are tried for a log that stays aside.
 const MOST_KILLED: u32 = 100_000;
 
 /// Files kept aside. The log `NAME` becomes `.NAME.h5logfs-old-NUMBER`, or `NAME.killed-NUMBER` if it is to stay. Its journal

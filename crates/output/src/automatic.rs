@@ -68,13 +68,13 @@ pub(crate) struct Automatic {
     oldest: Option<Time>,
     /// Bytes that this rank has logged since the last flush.
     logged: u64,
-    /// No flush has been tried.
+    /// Whether no flush has been tried.
     is_first: bool,
-    /// This rank has spilled.
+    /// Whether this rank has spilled.
     has_spilled: bool,
     /// The word sent in the last collective call.
     word: Option<Box<dyn Word>>,
-    /// The first rank has begun a flush that this rank has not reached.
+    /// Whether the first rank has begun a flush that this rank has not reached.
     is_ended: bool,
 }
 

@@ -158,7 +158,7 @@ impl Creation {
         result
     }
 
-    /// Undoes the creation. Returns a text about what could not be restored. Collective.
+    /// Undoes the creation. Returns a text about parts that could not be restored. Collective.
     fn undo(&mut self, ranks: &Ranks) -> String {
         let files = std::mem::take(&mut self.files);
         let created = files.into_iter().rev();

@@ -17,7 +17,7 @@ use h5logfs_log::logvol::flags::{HEADER, REC};
 /// save.
 const MIN_SHARED_LEN: usize = 32;
 
-/// Most lists of blocks whose entry is remembered.
+/// The most lists of blocks whose entries are remembered.
 const MOST_LISTS: usize = 8;
 
 /// The properties of a dataset that affect its entries.
@@ -27,9 +27,9 @@ pub struct DatasetInfo<'a> {
     pub id: u32,
     /// Current extent.
     pub dims: &'a [u64],
-    /// The first dimension is unlimited, so it counts records.
+    /// Whether the first dimension is unlimited, so that it counts records.
     pub records: bool,
-    /// Elements pass through filters.
+    /// Whether elements pass through filters.
     pub filtered: bool,
 }
 
@@ -44,7 +44,7 @@ impl<'a> DatasetInfo<'a> {
         }
     }
 
-    /// This dataset with the filters of a dataset, if there are any.
+    /// The dataset with `filters`, which may be empty.
     pub fn with_filters(self, filters: &[Filter]) -> Self {
         DatasetInfo {
             filtered: !filters.is_empty(),
@@ -389,7 +389,7 @@ fn record_of(dataset: DatasetInfo<'_>, blocks: &Blocks) -> Option<u64> {
     (dataset.records && blocks.are_in_one_record()).then_some(record)
 }
 
-/// Start of the selection in the first dimension, if the entry has that dimension.
+/// Start of the selection in the first dimension. `None` if the entry leaves that dimension out.
 fn first_index(blocks: &Blocks, skip: usize) -> Option<u64> {
     blocks.starts.first().copied().filter(|_| skip == 0)
 }

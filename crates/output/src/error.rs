@@ -62,8 +62,8 @@ pub enum Error {
         reason: Fault,
     },
 
-    /// A flush is complete except for what `reason` names: a write that a rank refused, or attributes that differ between
-    /// ranks. `rank` refused the write, or is the first that differs. Reported once.
+    /// A flush is complete except for the part that `reason` names: a write that a rank refused, or attributes that differ
+    /// between ranks. `rank` refused the write, or is the first that differs. Reported once.
     #[error("{}: flushed without {reason}", file.display())]
     Refused {
         file: PathBuf,

@@ -94,15 +94,15 @@ struct OldJournal {
     says: Says,
 }
 
-/// The statement of a journal.
+/// The statement of a file with the name of a journal.
 enum Says {
-    /// Records.
+    /// The records of the journal.
     Recorded(Box<Recorded>),
     /// Nothing: the log of its name is closed, or no line of the journal reached the disk.
     Nothing,
-    /// It cannot be read, for this reason.
+    /// The journal cannot be read, for this reason.
     Unknown(Fault),
-    /// It is no journal.
+    /// The file is no journal.
     Else,
 }
 

@@ -10,12 +10,12 @@ use crate::flushed::Flushed;
 use crate::lists::Lists;
 use crate::selection::Blocks;
 
-/// Most blocks of an entry. A reader of some elements looks at all blocks of the entries around them.
+/// The most blocks of an entry. A reader of some elements looks at all blocks of the entries around them.
 const MOST_BLOCKS: usize = 1 << 12;
 /// With at least this many blocks, a record keeps its own entry. If the next records have the same blocks, their entries
 /// refer to it.
 const OF_A_RECORD: usize = 8;
-/// Most bytes of data of an entry that grows. The tools of the layout count them in 32 bits.
+/// The most bytes of data of an entry that grows. The tools of the layout count them in 32 bits.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// A section whose last entry may still grow.
@@ -39,7 +39,7 @@ struct Last {
     blocks: Blocks,
     /// Index of the first block in the last record.
     record: usize,
-    /// Offset of its data in the data since the last flush.
+    /// Offset of the entry's data in the data since the last flush.
     offset: u64,
     stored: u64,
     /// The smallest box around all blocks: first indices, and end indices.

@@ -4,9 +4,9 @@
 use crate::error::FaultResult;
 use crate::selection::{Blocks, Selection};
 
-/// Most known lists.
+/// The most known lists.
 const MOST: usize = 4;
-/// Most numbers (starts and counts) in all known lists.
+/// The most numbers (starts and counts) in all known lists.
 const MOST_NUMBERS: usize = 1 << 20;
 
 /// The last lists of blocks, and the present selection.
@@ -14,7 +14,7 @@ const MOST_NUMBERS: usize = 1 << 20;
 pub struct Lists {
     /// The present selection, if it is not known. Its memory is reused.
     other: Blocks,
-    /// The present selection is the first known list.
+    /// Whether the present selection is the first known list.
     is_known: bool,
     /// Known lists, the last one first.
     known: Vec<Known>,
@@ -86,7 +86,7 @@ impl Lists {
         Ok(self.blocks())
     }
 
-    /// These blocks, with a number if there are several. They replace the present selection.
+    /// Makes several blocks the present selection, and gives them a number. Returns other blocks as they are.
     pub fn of<'a>(&'a mut self, blocks: &'a Blocks) -> &'a Blocks {
         if !can_be_known(blocks) {
             return blocks;
@@ -181,7 +181,7 @@ impl Known {
         is_same.then(|| self.place(starts[0]))?
     }
 
-    /// As `has`, for blocks given to [`Blocks::add`]. Parts of a row form one block of it.
+    /// The place of a list of blocks given to [`Blocks::add`], as `has` finds it. Parts of a row form one block of the list.
     fn has_rows<'a>(
         &self,
         number: usize,

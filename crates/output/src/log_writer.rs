@@ -44,14 +44,14 @@ pub struct LogWriter {
     /// Shows this rank the pending writes of others, and others its own.
     neighbours: Option<Neighbours>,
     options: Options,
-    /// The buffer goes to the data file long before it is full.
+    /// Whether the buffer goes to the data file long before it is full.
     spills_early: bool,
     /// `None`: only the user of the log flushes.
     automatic: Option<Automatic>,
     peaks: Peaks,
 }
 
-/// Most bytes of data and of entries since memory was released.
+/// The most bytes of data and of entries since memory was released.
 #[derive(Default)]
 struct Peaks {
     data: u64,
@@ -98,8 +98,8 @@ impl LogWriter {
         Self::with_memory(ranks, files, options, None)
     }
 
-    /// As [`with_reads`](Self::with_reads), with the memory that these ranks had when they closed the log in its present
-    /// state; all ranks have it, or none. Collective.
+    /// [`LogWriter::with_reads`] with the memory that these ranks had when they closed the log in its present state. All
+    /// ranks have it, or none. Collective.
     pub fn with_memory(
         ranks: Ranks,
         mut files: Files,
@@ -168,7 +168,7 @@ impl LogWriter {
         })
     }
 
-    /// As `check_process`, for the action of one rank.
+    /// [`LogWriter::check_process`] for the action of one rank.
     fn check_own(&self) -> FaultResult {
         if !self.is_forked() {
             return Ok(());
@@ -569,7 +569,7 @@ impl LogWriter {
         (self.ranks, self.files.finish(), memory)
     }
 
-    /// Leaks what only collective calls could free.
+    /// Leaks the objects that only collective calls could free.
     pub fn leak(self) {
         self.files.leak();
         self.ranks.leak();

@@ -1,5 +1,5 @@
 //! The close of a log in one file by the program that has written it, if its metadata can be made without libhdf5. It does
-//! what `h5logfs recover` does (`docs/formats/journal.md`, section 5), but does not read back what the program knows.
+//! the same as `h5logfs recover` (`docs/formats/journal.md`, section 5), but does not read back data that the program knows.
 //!
 //! The ranks of the writer write the table together ([`Files::write_tables`](crate::files::Files::write_tables)). For the VOL
 //! connector the first rank writes it ([`Ended::close`]). The rest is common ([`TabledLog::finish`]).
@@ -23,7 +23,7 @@ use h5logfs_log::window::Piece;
 
 use crate::error::FaultResult;
 
-/// Most bytes of entries that a program keeps in memory for its next close.
+/// The most bytes of entries that a program keeps in memory for its next close.
 pub(crate) const MOST: u64 = 4 << 20;
 
 /// A log that no rank writes any more, and whose data files are closed. The journal stays locked while this lives.

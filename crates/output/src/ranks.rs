@@ -34,8 +34,8 @@ pub trait Communicator: Send + Sync {
     /// The bytes of all ranks, of any length, on the first rank. Empty on the others.
     fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>>;
 
-    /// As [`gather_bytes`](Self::gather_bytes) for at most 2^30 bytes in all. The number of calls does not grow with the
-    /// ranks.
+    /// [`gather_bytes`](Self::gather_bytes) for at most 2^30 bytes in all. The number of calls does not grow with the
+    /// number of ranks.
     fn gather_few(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.gather_bytes(bytes)
     }
@@ -145,7 +145,7 @@ pub struct Node {
     pub of: u32,
 }
 
-/// How a shared file is written.
+/// The way in which a shared file is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Access<'a> {
     /// Hints for MPI-IO.
@@ -227,7 +227,7 @@ impl JobError {
         JobError(Fault::Refused(reason.into()))
     }
 
-    /// This error with `what` failed in front of it.
+    /// The error, with `what` in front of its text.
     pub fn about(self, what: impl Display) -> Self {
         JobError(self.0.told(format!("{what}: {self}")))
     }
@@ -360,7 +360,7 @@ impl Ranks {
         self.communicator.gather_bytes(bytes)
     }
 
-    /// As [`gather_bytes`](Self::gather_bytes) for at most 2^30 bytes in all. Collective.
+    /// [`gather_bytes`](Self::gather_bytes) for at most 2^30 bytes in all. Collective.
     pub fn gather_few(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.communicator.gather_few(bytes)
     }
@@ -401,7 +401,7 @@ impl Ranks {
             LocalOutcome::Refused(_) => REFUSAL | rank,
             LocalOutcome::Good => GOOD,
         };
-        // One minimum for all values. The complement turns a maximum into a minimum.
+        // One reduction finds all minima. The complement turns a maximum into a minimum.
         let mut local = vec![worst, same, !same];
         local.extend(largest.iter().map(|value| !value));
         let minima = self.communicator.minima(&local);
@@ -629,7 +629,7 @@ mod tests {
 
     use super::*;
 
-    /// One of two ranks: the first sends messages, the other receives them.
+    /// One end of a pair of ranks: the first rank sends messages, the other one receives them.
     struct End {
         rank: u32,
         sent: Arc<Mutex<VecDeque<Vec<u8>>>>,

@@ -58,7 +58,7 @@ pub struct Written<'a> {
 /// A logged dataset, as the reader needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Readable<'a> {
-    /// ID.
+    /// ID of the dataset.
     pub id: u32,
     /// Current extent.
     pub dims: &'a [u64],
@@ -66,7 +66,7 @@ pub struct Readable<'a> {
     pub chunk: Option<&'a [u64]>,
     /// Size of one element in bytes.
     pub element: u64,
-    /// One element, or empty for zeros.
+    /// Fill value of one element. No bytes stand for zeros.
     pub fill: &'a [u8],
     /// Filters that its records may have passed.
     pub filters: &'a [Filter],

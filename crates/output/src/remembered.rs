@@ -22,7 +22,7 @@ pub const LARGEST: u64 = 4 << 20;
 
 /// The last closed logs, each with its objects in the form of the program.
 pub struct Memory<T>(
-    /// A fork may leave the lock without an owner, so no thread waits for it.
+    /// The logs. A fork may leave the lock without an owner, so no thread waits for it.
     Mutex<VecDeque<Remembered<T>>>,
 );
 

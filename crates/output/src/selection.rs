@@ -114,7 +114,7 @@ fn elements_inside(starts: &[u64], counts: &[u64], dims: &[u64]) -> Option<u64> 
     Some(all)
 }
 
-/// Limit of blocks of a hyperslab, because they are listed in memory.
+/// The most blocks of a hyperslab, because they are listed in memory.
 const MAX_BLOCKS: u64 = 1 << 26;
 
 impl Blocks {

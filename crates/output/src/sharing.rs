@@ -5,7 +5,8 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
-/// Most selections: as many as a table of 2^18 places takes. Limits the memory for programs that never repeat one.
+/// The most selections, as many as a table of 2^18 places takes. This limits the memory for programs that never repeat a
+/// selection.
 const MOST: usize = 7 << 15;
 /// Largest selection that is copied, in bytes; and most bytes of all copies, with the overhead of the allocator.
 const LONGEST_COPY: usize = 1 << 10;

@@ -18,14 +18,14 @@ const PAGE: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct WriteBack {
     is_wanted: bool,
-    /// From the first byte to the last one. Other ranks may have written in between.
+    /// The range from the first byte to the last one. Other ranks may have written in between.
     range: Range<u64>,
     /// Number of own bytes in the range.
     len: u64,
 }
 
 impl WriteBack {
-    /// For a file that is synced at the close, or not.
+    /// The state of a new file. Only a file that will be synced is written back early.
     pub fn of(fsync: Fsync) -> Self {
         WriteBack {
             is_wanted: fsync != Fsync::None,

@@ -1,4 +1,4 @@
-//! Making one chunk: the fill value, then the elements of the records that make it up.
+//! Makes a chunk: first the fill value, then the elements of its records.
 
 use std::collections::BTreeSet;
 
@@ -19,24 +19,24 @@ use h5logfs_log::operator;
 use h5logfs_log::snapshot::Dataset;
 use h5logfs_log::source_file::SourceFile;
 
-/// The elements of a record, as bytes; or why they are not available.
+/// The elements of a record as bytes, or the reason why they are not available.
 pub type Decoded = Result<Bytes, Fault>;
 
-/// What the elements of a dataset are.
+/// The form of a dataset's elements.
 #[derive(Debug, Clone, Copy)]
 pub struct ElementForm<'a> {
-    /// Size of one in bytes.
+    /// Size of an element in bytes.
     pub size: u64,
-    /// One element of fill value; empty stands for zeros.
+    /// One element of fill value. No bytes stand for zeros.
     pub fill: &'a [u8],
-    /// The filters of its chunks.
+    /// Filters of the dataset's chunks.
     pub filters: &'a [Filter],
-    /// Offsets in an element of its object references.
+    /// Offsets of the object references in an element.
     pub references: &'a [u64],
 }
 
 impl<'a> ElementForm<'a> {
-    /// Those of a dataset of a view.
+    /// The form of the elements of a view's dataset.
     pub(super) fn of(dataset: &'a Dataset) -> Self {
         ElementForm {
             size: dataset.element_size,
@@ -47,19 +47,19 @@ impl<'a> ElementForm<'a> {
     }
 }
 
-/// Data of records that are in memory, and in no file yet.
+/// Data of records that lie in memory, and in no file yet.
 #[derive(Debug, Clone, Copy)]
 pub struct Unwritten<'a> {
-    /// The number of the source that these records name.
+    /// Number of the source that these records name.
     pub source: u16,
-    /// The offset of the first byte.
+    /// Offset of the first byte in that source.
     pub offset: u64,
-    /// The data.
+    /// The bytes from that offset on.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Unwritten<'a> {
-    /// The stored bytes of a record; `None` where they lie in a file.
+    /// The stored bytes of a record. `None` where they lie in a file.
     pub(super) fn of(&self, stored: &StoredBytes) -> Option<Result<&'a [u8], Fault>> {
         let find = || {
             let start = stored.offset.checked_sub(self.offset)?;
@@ -70,23 +70,23 @@ impl<'a> Unwritten<'a> {
     }
 }
 
-/// What it takes to make a chunk.
+/// Everything that it takes to make a chunk.
 pub struct Assembly<'a> {
     pub task: &'a Task,
     pub form: ElementForm<'a>,
     pub sources: &'a [SourceFile],
-    /// Where there are such records.
+    /// Data of records that lie in no file yet, if there are such records.
     pub unwritten: Option<Unwritten<'a>>,
     pub addresses: &'a [(u64, u64)],
-    /// Where there are some.
+    /// Plans of the view, if the chunk may use them.
     pub plans: Option<Plans<'a>>,
-    /// Decoded bytes of a record that is not stored raw.
+    /// Decodes a record that is not stored raw.
     pub decoded: &'a dyn Fn(&Record<'_>) -> Decoded,
 }
 
 impl Assembly<'_> {
-    /// The elements of a chunk in row-major order, before filters, and the source files that they were
-    /// read from.
+    /// Makes a chunk. Returns its elements in row-major order, before filters, and the source files that they were read
+    /// from.
     pub fn raw_chunk(
         &self,
         resolver: &ChunkResolver<'_>,
@@ -103,7 +103,8 @@ impl Assembly<'_> {
         Ok((Reserved::new(chunk, reservation), sources))
     }
 
-    /// The same in memory of the caller, which may have anything in it, and has the length of the elements.
+    /// [`Assembly::raw_chunk`] in memory of the caller. The memory has the length of the elements, and may have any
+    /// content.
     pub fn raw_chunk_in(
         &self,
         resolver: &ChunkResolver<'_>,
@@ -113,8 +114,8 @@ impl Assembly<'_> {
         self.fill_box(&resolver.records(&indexes), chunk)
     }
 
-    /// Makes a box of elements in memory that may have anything in it, by a plan where there is one. Returns the source
-    /// files that they were read from.
+    /// Makes a box of elements in memory of any content, by a plan where there is one. Returns the source files that
+    /// the elements were read from.
     pub fn fill_box(
         &self,
         records: &BoxRecords<'_>,
@@ -126,7 +127,8 @@ impl Assembly<'_> {
         }
     }
 
-    /// Makes a chunk by a plan that others use, too. `None` where there is none: then it may have anything in it.
+    /// Makes a chunk by a plan that other chunks use, too. `None` where there is no plan, and then the chunk may have
+    /// any content.
     fn planned(
         &self,
         records: &BoxRecords<'_>,
@@ -142,7 +144,7 @@ impl Assembly<'_> {
         let plan = match plans.of(task, records, &touching) {
             Ok(Some(plan)) => plan,
             Err(stopped @ Fault::Stopped(_)) => return Err(stopped),
-            // Without memory for a plan there may be enough for the chunk.
+            // There may be too little memory for a plan, and enough for the chunk.
             Ok(None) | Err(_) => return Ok(None),
         };
         if !plan.is_whole() {
@@ -152,14 +154,15 @@ impl Assembly<'_> {
         let sources = match applied {
             Ok(sources) => sources,
             Err(fault) if fault.ends_work() => return Err(fault),
-            // What cannot be read at once may be read piece by piece.
+            // Spans that cannot be read at once may be readable piece by piece.
             Err(_) => return Ok(None),
         };
         self.translate_references(chunk);
         Ok(Some(sources))
     }
 
-    /// Makes a box of elements of `chunk`, which may have anything in it. Returns the source files that they were read from.
+    /// Makes a box of elements in `chunk`, which may have any content. Returns the source files that the elements were
+    /// read from.
     pub fn put(
         &self,
         records: &BoxRecords<'_>,
@@ -170,7 +173,7 @@ impl Assembly<'_> {
             return Ok(sources);
         }
         let mut sources = BTreeSet::new();
-        // The last record that was decoded. Its number of elements belongs to the key: a damaged log may have
+        // The last record that was decoded. Its key includes the number of elements, because a damaged log may have
         // several records in one place.
         let mut last: Option<((StoredBytes, u64), Bytes)> = None;
         let element = self.form.size;
@@ -186,7 +189,7 @@ impl Assembly<'_> {
                     None => pieces.add(record, run, chunk),
                 };
             }
-            // Elements of a whole record are decoded where they belong.
+            // A run that is a whole record is decoded in its place.
             if self.unwritten.is_none() && run.in_record == 0 && run.len == record.elements() {
                 let whole = range(run.in_chunk * element, run.len * element);
                 let whole = whole.and_then(|range| chunk.get_mut(range));
@@ -211,8 +214,8 @@ impl Assembly<'_> {
         Ok(sources)
     }
 
-    /// Puts the elements of records into `chunk` in whatever order is the fastest. `None` where the order matters, or a
-    /// record cannot be read, which a later one may hide: then [`Assembly::put`] puts all of them there once more.
+    /// Puts the elements of records into `chunk` in the fastest order. `None` where the order matters, and where a
+    /// record cannot be read that a later one may hide. [`Assembly::put`] then puts all of them once more.
     fn put_apart(
         &self,
         records: &BoxRecords<'_>,
@@ -239,7 +242,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// The elements of a record, in memory of their length.
+    /// Decodes the elements of a record into `out`, which has their length.
     fn decode_whole(&self, stored: StoredBytes, out: &mut [u8]) -> Result<(), Fault> {
         let (task, filters) = (self.task, self.form.filters);
         match stored.encoding {
@@ -268,7 +271,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// Puts the fill value where no record wrote.
+    /// Puts the fill value where no record has written.
     fn fill_gaps(&self, records: &BoxRecords<'_>, covered: &CoverageBitmap, chunk: &mut [u8]) {
         let elements = records.sides.iter().product();
         let size = self.form.size as usize;
@@ -280,7 +283,7 @@ impl Assembly<'_> {
         });
     }
 
-    /// Object references hold addresses of the log file. In the view they hold those of the canonical file.
+    /// Translates object references from addresses of the log file to addresses of the canonical file.
     fn translate_references(&self, chunk: &mut [u8]) {
         if self.form.references.is_empty() {
             return;
@@ -293,7 +296,7 @@ impl Assembly<'_> {
     }
 }
 
-/// Replaces the 8-byte address at the start. The address of no object becomes the null reference.
+/// Translates the 8-byte address at the start. An address of no object becomes the null reference.
 fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
     let Some(bytes) = bytes.first_chunk_mut::<8>() else {
         return;
@@ -305,7 +308,7 @@ fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
     *bytes = new.to_le_bytes();
 }
 
-/// Puts fill values into a chunk, or a part of it; no bytes stand for zeros.
+/// Fills a chunk, or a part of it, with the fill value. No bytes stand for zeros.
 fn fill(chunk: &mut [u8], fill: &[u8]) {
     if fill.iter().all(|b| *b == 0) {
         return chunk.fill(0);
@@ -332,7 +335,7 @@ pub(super) fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Re
     }
 }
 
-/// The stored bytes of a record, not decoded.
+/// Reads the stored bytes of a record, without decoding them.
 pub fn stored_bytes(
     task: &Task,
     sources: &[SourceFile],
@@ -344,7 +347,7 @@ pub fn stored_bytes(
     Ok(Reserved::new(bytes, reservation))
 }
 
-/// The elements of a record, `raw` bytes, out of its stored bytes.
+/// Decodes the stored bytes of a record to `raw` bytes of elements.
 pub fn decode_record(
     task: &Task,
     sources: &[SourceFile],
@@ -354,7 +357,7 @@ pub fn decode_record(
 ) -> Result<Reserved<Vec<u8>>, Fault> {
     let source = &sources[usize::from(stored.source)];
     if stored.encoding == Encoding::DeflateStream {
-        // It is read in pieces.
+        // The stream is read in pieces.
         let mut reservation = task.reserve(raw.saturating_add(DEFLATE_PIECES))?;
         let bytes = inflate_stream(source, stored.offset, stored.len, raw)?;
         reservation.shrink_to(bytes.capacity() as u64);
@@ -371,7 +374,7 @@ pub fn decode_record(
             reservation.grow(raw)?;
             inflate(&bytes, raw).unwrap_or(bytes)
         }
-        // Elements of another type are converted where they are copied.
+        // Elements of another type are converted when they are copied.
         Encoding::Raw | Encoding::RawOrDeflate | Encoding::Converted => bytes,
         Encoding::Pipeline => {
             reservation.grow(filters::decoding_memory(stored.len, raw, filters))?;
@@ -401,7 +404,7 @@ mod tests {
     use h5logfs_log::records::RecordList;
     use h5logfs_log::source_dir::SourceDir;
 
-    /// Records of one block each, at these places of a row of 3,000 elements of a byte.
+    /// An index of records of one block each, at these places of a row of 3,000 elements of a byte.
     fn index_of(task: &Task, blocks: &[(u64, u64)]) -> DatasetIndex {
         let mut records = RecordList::new(task, 1, blocks.len()).unwrap();
         let mut offset = 0;
@@ -429,7 +432,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Blocks that tile a row, in any order, and some that lie over these.
+        /// Blocks that tile a row, in any order, and some that overlap them.
         #[test]
         fn the_last_record_wins_in_whatever_order_they_are_stored(
             tiles in Just((0..600).collect::<Vec<u64>>()).prop_shuffle(),
@@ -455,7 +458,7 @@ mod tests {
             let sources = [SourceFile::open(&held, "log".as_ref()).unwrap()];
             let task = Task::unlimited();
             let index = index_of(&task, &blocks);
-            // Otherwise this tests nothing.
+            // The test needs records out of order.
             prop_assert!(!index.is_in_order());
             let assembly = Assembly {
                 task: &task,
@@ -475,7 +478,7 @@ mod tests {
         }
     }
 
-    /// The block of an operator, whole and in part.
+    /// Decodes the block of an operator, whole and in part.
     #[test]
     fn a_block_of_an_operator_is_decoded() {
         let dir = tempfile::tempdir().unwrap();

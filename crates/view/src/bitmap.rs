@@ -1,5 +1,5 @@
-//! Which elements of a chunk are covered by the records seen so far. Records are visited from the last to
-//! the first, so that elements which a later record wrote are not read from an earlier one.
+//! A bitmap of the elements of a chunk that the records seen so far cover. Records are visited from the last to the
+//! first, so that no element is read from a record if a later one wrote it.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
-/// A bit for each element of a chunk, in row-major order. Set: a record covers the element.
+/// A bit for each element of a chunk, in row-major order. The bit is set if a record covers the element.
 pub struct CoverageBitmap {
     words: Vec<u64>,
-    /// Elements of the dataset that are not covered.
+    /// Number of uncovered elements within the dataset's edge.
     missing: u64,
     _reservation: Reservation,
 }
 
 impl CoverageBitmap {
-    /// `elements`: elements of the chunk. `in_dataset`: how many of them lie within the dataset's edge. Fails
-    /// where there is no memory for so many bits.
+    /// `elements` is the number of elements of the chunk, and `in_dataset` that of its elements within the dataset's
+    /// edge. Fails where there is no memory for so many bits.
     pub fn new(task: &Task, elements: u64, in_dataset: u64) -> Result<Self, Fault> {
         let mut reservation = task.reservation();
         Ok(CoverageBitmap {
@@ -27,12 +27,12 @@ impl CoverageBitmap {
         })
     }
 
-    /// Elements of the dataset that no record covers yet.
+    /// Number of elements of the dataset that no record covers yet.
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// Passes each run of elements that no record covers to `found`, as start and end. `elements`: those of the chunk.
+    /// Passes start and end of each uncovered run to `found`. The chunk has `elements` elements.
     pub fn gaps(&self, elements: u64, mut found: impl FnMut(u64, u64)) {
         let mut run_start = None;
         for (number, covered) in self.words.iter().enumerate() {
@@ -50,8 +50,8 @@ impl CoverageBitmap {
         }
     }
 
-    /// Marks the elements from `start` to before `end` as covered. Passes each run of them that was not
-    /// covered before to `added`, as start and end.
+    /// Marks the elements from `start` to before `end` as covered. Passes start and end of each run among them that was
+    /// uncovered to `added`.
     #[inline]
     pub fn cover(&mut self, start: u64, end: u64, mut added: impl FnMut(u64, u64)) {
         if self.cover_few(start, end) {
@@ -60,7 +60,8 @@ impl CoverageBitmap {
         self.cover_any(start, end, added);
     }
 
-    /// The same where they lie in one word or two, and none was covered. Else nothing happens, and it returns false.
+    /// Covers elements that lie in one word or two, if none was covered before. Otherwise changes nothing and returns
+    /// `false`.
     #[inline]
     fn cover_few(&mut self, start: u64, end: u64) -> bool {
         let first = (start / 64) as usize;
@@ -69,7 +70,7 @@ impl CoverageBitmap {
             return false;
         }
         let all = u64::MAX >> (64 - len);
-        // The highest bits of `all` go on in the next word.
+        // The highest bits of `all` continue in the next word.
         let (low, high) = (all << bit, all.checked_shr(64 - bit as u32).unwrap_or(0));
         if self.words[first] & low != 0 {
             return false;
@@ -87,7 +88,7 @@ impl CoverageBitmap {
     }
 
     fn cover_any(&mut self, start: u64, end: u64, mut added: impl FnMut(u64, u64)) {
-        // Start of an uncovered run that may go on in the next word.
+        // Start of an uncovered run that may continue in the next word.
         let mut run_start = None;
         let mut at = start;
         while at < end {
@@ -113,8 +114,8 @@ impl CoverageBitmap {
     }
 }
 
-/// Passes on the uncovered runs among the elements `range` of one word. `covered`: the bits that were set.
-/// `first`: the element of the lowest bit.
+/// Passes on the uncovered runs among the elements `range` of one word. `covered` has the bits that were set, and
+/// `first` is the element of the lowest bit.
 fn uncovered_in_word(
     covered: u64,
     first: u64,

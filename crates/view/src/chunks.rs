@@ -1,4 +1,4 @@
-//! The chunks of a view: made of the bytes of the log, or taken from the cache.
+//! The chunks of a view, which are made from the bytes of the log or taken from the cache.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,14 +21,15 @@ use h5logfs_log::filters;
 use h5logfs_log::model::Record;
 use h5logfs_log::snapshot::{Content, Dataset};
 
-/// Where a chunk goes that is made.
+/// The destination of a chunk that is made.
 pub(super) enum Target<'a> {
-    /// To the cache. If another thread makes it, this one waits.
+    /// The cache. If another thread makes the chunk, this one waits.
     Cache,
-    /// To the cache, before a reader asks for it. If another thread makes it, there is nothing to do.
+    /// The cache, before a reader asks for the chunk. If another thread makes it, there is nothing to do.
     Ahead,
-    /// To the memory of a reader who keeps it: then it need not be kept here. It has the length of the chunk. A chunk
-    /// that this reader has dropped, and one that another thread makes, goes to the cache.
+    /// The memory of a reader who keeps the chunk, so that it need not be kept here. The memory has the length of the
+    /// chunk. A chunk goes to the cache all the same if this reader has dropped it before, or if another thread makes
+    /// it.
     Buffer(&'a mut [u8]),
 }
 
@@ -44,9 +45,9 @@ impl<'a> Chunks<'a> {
         Chunks { view }
     }
 
-    /// The index of a dataset whose records went through its filters: only chunks of such a dataset can be
-    /// served as they are stored. `None` where they did not, or where no element of the dataset can be
-    /// trusted: then the chunk index stays readable, and reading a chunk tells the reason.
+    /// The index of a dataset whose records went through its filters. Only chunks of such a dataset can be served as
+    /// they are stored. `None` for other datasets, and where no element of the dataset can be trusted. The chunk index
+    /// then stays readable, and a read of a chunk tells the reason.
     pub(super) fn index_of_filtered(
         self,
         task: &Task,
@@ -60,7 +61,7 @@ impl<'a> Chunks<'a> {
         Ok(index.check().is_ok().then_some(index))
     }
 
-    /// Bytes of a chunk that is served as it is stored in the log. `index`: [`Chunks::index_of_filtered`].
+    /// Bytes of a chunk that is served as it is stored in the log. `index` is that of [`Chunks::index_of_filtered`].
     pub(super) fn len_as_stored(self, index: Option<&DatasetIndex>, id: ChunkId) -> Option<u64> {
         match self.resolver(index?, id).source() {
             ChunkSource::AsStored(stored) => Some(stored.len),
@@ -68,8 +69,8 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Reads from a chunk whose elements follow each other in the log. They need not be cached here: the
-    /// kernel caches them. `None` where no whole element is asked for that has to be converted.
+    /// Reads from a chunk whose elements follow each other in the log. The kernel caches them, so they are not cached
+    /// here. `None` where elements have to be converted and no whole element is asked for.
     pub(super) fn read_in_place(
         self,
         id: ChunkId,
@@ -112,16 +113,16 @@ impl<'a> Chunks<'a> {
         made.ok_or_else(|| self.view.bad_chunk(id, "it was not made"))
     }
 
-    /// Makes a chunk before a reader asks for it. An error is dropped: the reader will meet it.
+    /// Makes a chunk before a reader asks for it. An error is dropped, because the reader will meet it.
     pub(crate) fn prefetch(self, task: &Task, id: ChunkId) {
         let _ = self.make(task, id, None, Target::Ahead);
     }
 
-    /// Makes a chunk for `target`. Returns the stored bytes where they are in the cache. `source`: how the chunk is
-    /// served, where that is known.
+    /// Makes a chunk for `target`. Returns its stored bytes where they are in the cache. `source` tells how the chunk
+    /// is served, if that is known.
     ///
-    /// Work that waits for memory holds nothing that other work may wait for: no flight, and nothing reserved. So the
-    /// attempts are outermost, and the index is there before the flight of the chunk begins.
+    /// Work that waits for memory must hold nothing that other work may wait for, neither a flight nor a reservation.
+    /// So the attempts are outermost, and the index is there before the flight of the chunk begins.
     pub(super) fn make(
         self,
         task: &Task,
@@ -158,7 +159,7 @@ impl<'a> Chunks<'a> {
                 let make = || self.making(task, id, || self.make_raw_in(task, id, &resolver, buf));
                 match bytes.make_aside(&key, make) {
                     Some(made) => made.map(|()| None),
-                    // It is in the cache, or on its way there.
+                    // The chunk is in the cache, or on its way there.
                     None => bytes.get_or_make(task, &key, stored).map(Some),
                 }
             }
@@ -166,7 +167,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Runs `make`, which makes a chunk. What took too long a moment ago is not tried again.
+    /// Runs `make`, which makes a chunk. A chunk that took too long a moment ago is not tried again.
     fn making<T>(self, task: &Task, id: ChunkId, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let part = Part::Chunk(self.view.generation, id);
         self.view
@@ -188,8 +189,8 @@ impl<'a> Chunks<'a> {
         self.view.budget.bytes().contains(&self.cache_key(id))
     }
 
-    /// Whether this chunk goes to a reader who keeps it for the first time, as far as is remembered. One that is asked
-    /// for again was dropped there: then it is worth a place in the cache.
+    /// Whether this chunk goes to a reader who keeps it for the first time, as far as is remembered. If the reader asks
+    /// again, it has dropped the chunk, which is then worth a place in the cache.
     fn is_given_first(self, id: ChunkId) -> bool {
         self.view
             .budget
@@ -197,7 +198,7 @@ impl<'a> Chunks<'a> {
             .insert((self.view.generation, id), ())
     }
 
-    /// Reads all that a chunk is made of, and keeps nothing of it.
+    /// Reads everything that a chunk is made from, and keeps nothing of it.
     pub(crate) fn check(self, task: &Task, id: ChunkId) -> Result<()> {
         if let Content::Unreadable(reason) = &self.view.snapshot.datasets[id.dataset].content {
             return Err(self.view.bad_chunk(id, reason.as_str()));
@@ -208,7 +209,7 @@ impl<'a> Chunks<'a> {
         self.make_stored(task, id, &resolver, None).map(drop)
     }
 
-    /// The stored bytes of a chunk: those of a record, or its elements after the filters of the dataset.
+    /// Makes the stored bytes of a chunk: those of a record, or its elements after the filters of the dataset.
     fn make_stored(
         self,
         task: &Task,
@@ -231,7 +232,7 @@ impl<'a> Chunks<'a> {
         Ok(bytes)
     }
 
-    /// Makes a chunk without filters that has to be assembled, in memory of its length.
+    /// Assembles a chunk without filters, in memory of its length.
     fn make_raw_in(
         self,
         task: &Task,
@@ -249,14 +250,14 @@ impl<'a> Chunks<'a> {
         self.view.check_unchanged(sources)
     }
 
-    /// The elements of a chunk of a logged dataset, before its filters. Those past the dataset's edge have the fill value.
-    /// They are not cached.
+    /// The elements of a chunk of a logged dataset, before its filters. Elements past the dataset's edge have the fill
+    /// value. Nothing is cached.
     pub fn raw(self, task: &Task, id: ChunkId) -> Result<Reserved<Vec<u8>>> {
         self.raw_in(task, id, Vec::new)
     }
 
-    /// The same, in the memory of a buffer that is no longer needed, where it is read in one piece. The system takes longer
-    /// to give new memory than to copy what lies in the kernel.
+    /// [`Chunks::raw`] in the memory of a buffer that is no longer needed, where the chunk is read in one piece. The
+    /// system takes longer to give new memory than to copy what lies in the kernel.
     pub fn raw_in(
         self,
         task: &Task,
@@ -300,7 +301,7 @@ impl<'a> Chunks<'a> {
         Ok(raw)
     }
 
-    /// A chunk's elements, and the source files that they were read from.
+    /// The elements of a chunk, and the source files that they were read from.
     fn assemble(
         self,
         task: &Task,
@@ -336,7 +337,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Decoded bytes of a record. They are cached where chunks other than that of `bounds` need them too.
+    /// Decoded bytes of a record. They are cached if chunks other than that of `bounds` need them, too.
     pub(super) fn decoded(
         self,
         task: &Task,
@@ -359,7 +360,7 @@ impl<'a> Chunks<'a> {
         self.view.budget.bytes().get_or_make(task, &key, decode)
     }
 
-    /// Memory is bounded by options, whatever a file asks for.
+    /// Fails where `bytes` do not fit into the cache. Options bound the memory, whatever a file asks for.
     fn check_cache_size(self, what: &'static str, bytes: u64) -> Result<(), Fault> {
         check_limit(
             what,
@@ -382,7 +383,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Fails where no element of the dataset can be trusted.
+    /// The resolver of a chunk. Fails where no element of the dataset can be trusted.
     pub(super) fn checked_resolver<'s>(
         self,
         index: &'s DatasetIndex,
@@ -398,7 +399,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// Elements of a chunk after the filters of its dataset.
+/// The elements of a chunk after the filters of its dataset.
 fn filtered(
     raw: Reserved<Vec<u8>>,
     resolver: &ChunkResolver<'_>,
@@ -408,7 +409,7 @@ fn filtered(
         return Ok(raw);
     }
     let (raw, mut reservation) = raw.into_parts();
-    // A filter makes new bytes of the old ones, the last of them at most as many as are stored.
+    // A filter makes new bytes from the old ones. The last filter makes at most as many as are stored.
     reservation.grow(resolver.place.stored.max(resolver.place.raw))?;
     let bytes = filters::encode(raw, filters)?;
     reservation.shrink_to(bytes.capacity() as u64);

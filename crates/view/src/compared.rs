@@ -1,4 +1,4 @@
-//! What a view has compared of a log with its checksums, for a later view of the same log.
+//! Comparisons of a log with its checksums, which serve a later view of the same log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use h5logfs_log::journal::sealed::KnownFlush;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_file::{Identity, SourceFile};
 
-/// What was compared of a log that is not closed. A view of a later state of the log need not compare it again.
+/// Comparisons of an unclosed log with its checksums. A view of a later state of the log need not repeat them.
 #[derive(Debug, Clone)]
 pub struct Compared {
     /// The last flush of the view.
@@ -20,8 +20,8 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// What was compared of the log so far, and what the view will compare; `None` where a later state of the log cannot be
-    /// told from another log.
+    /// The comparisons of a view, and those that it will make. `None` where a later state of the log cannot be told
+    /// from another log.
     pub fn of(view: &View) -> Option<Self> {
         let last = view.snapshot.sealed.as_ref()?.last?;
         let files: Vec<_> = view.sources.iter().map(SourceFile::identity).collect();
@@ -34,7 +34,7 @@ impl Compared {
         })
     }
 
-    /// Tells a later view, which need not compare that again where its scan went on from the earlier one.
+    /// Hands the comparisons to a later view. That view need not repeat them if its scan went on from the earlier view.
     pub fn give_to(&self, view: &View) {
         let sealed = view.snapshot.sealed.as_ref();
         if !sealed.is_some_and(|sealed| sealed.goes_on) || !self.is_of(&view.snapshot) {
@@ -54,7 +54,7 @@ impl Compared {
             && files.all(|(identity, source)| identity.is_same_file(source.identity))
     }
 
-    /// Memory that it held when it was made, in bytes, approximately. It grows as the view is read.
+    /// Approximate memory of the comparisons when they were collected, in bytes. It grows as the view is read.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

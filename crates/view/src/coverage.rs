@@ -1,8 +1,9 @@
-//! A logged dataset as a picture of a few cells: how much of each was written, how often, by which rank, in which flush.
+//! A logged dataset as a picture of a few cells, which tell how much of them was written, how often, by which rank and
+//! in which flush.
 //!
-//! Two passes make it. The first goes through all records in the order in which they apply, and adds what each wrote to
-//! its cells. The second, `counting`, counts each written element once. Both have a
-//! budget, since there may be any number of blocks and elements. Where it ends, cells are estimated, and say so.
+//! Two passes make a picture. The first goes through all records in the order in which they apply, and adds the
+//! elements of each to its cells. The second, `counting`, counts each written element once. Both have a budget, since
+//! there may be any number of blocks and elements. Cells past the end of a budget are estimated, and say so.
 
 mod cells;
 mod counting;
@@ -26,39 +27,39 @@ use h5logfs_log::origins::Origins;
 use h5logfs_log::records::RecordList;
 pub use pictures::Pictures;
 
-/// What the first pass may cost, and what the second one may for each of [`counting::PARTS`]. A block or a run of elements
-/// that is looked at costs 1.
+/// Budget of the first pass. A look at a block or at a run of elements costs 1.
 const BUDGET: u64 = 1 << 28;
+/// Budget of the second pass for each of [`counting::PARTS`].
 const BUDGET_OF_PART: u64 = 1 << 25;
-/// What a look-up in the index costs.
+/// Cost of a look-up in the index.
 const LOOK_UP: u64 = 16;
 /// Elements of a box that is counted at once, by a bitmap.
 const BOX_ELEMENTS: u64 = 1 << 22;
-/// Chunks of a dataset, at most, whose pieces are counted: 4 bytes each.
+/// The most chunks of a dataset whose pieces are counted, at 4 bytes each.
 const MOST_CHUNKS: u64 = 1 << 22;
 
-/// What a picture is to show.
+/// The request for a picture.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Cells from top to bottom, at most.
+    /// The most cells from top to bottom.
     pub rows: usize,
-    /// Cells from left to right, at most.
+    /// The most cells from left to right.
     pub columns: usize,
-    /// The dimensions that become rows and columns. Without them: the two largest, where they have more than one
-    /// index.
+    /// The dimensions that become rows and columns. By default these are the two largest dimensions that have more than
+    /// one index.
     pub axes: Option<(usize, usize)>,
 }
 
 /// One cell of a picture: a box of elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// All elements.
+    /// Number of elements.
     pub elements: u64,
-    /// Elements that some record wrote, or that lie below the records.
+    /// Number of elements that some record wrote, or that lie below the records.
     pub written: u64,
-    /// `written` was not counted: no more elements than this can have been written.
+    /// Whether `written` is an upper bound, because the elements were not counted.
     pub is_estimate: bool,
-    /// Elements that records wrote, each as often as it was written.
+    /// Number of elements that records wrote. An element counts as often as it was written.
     pub logged: u64,
     /// The rank of the last record that wrote here.
     pub rank: Option<u32>,
@@ -66,45 +67,46 @@ pub struct Cell {
     pub flush: Option<u64>,
 }
 
-/// The pieces that chunks are made of: parts of blocks.
+/// Counts of the pieces that chunks are made from. A piece is a part of a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pieces {
-    /// Chunks that some record touches.
+    /// Number of chunks that some record touches.
     pub touched: u64,
-    /// Pieces of all chunks.
+    /// Number of pieces of all chunks.
     pub all: u64,
-    /// Of the chunk that has the most.
+    /// Number of pieces of the chunk that has the most.
     pub most: u64,
 }
 
 /// A picture of one dataset.
 #[derive(Debug, Clone)]
 pub struct CoverageMap {
-    /// Which elements each cell has.
+    /// The elements of each cell.
     pub grid: CellGrid,
-    /// Row by row.
+    /// The cells, row by row.
     pub cells: Vec<Cell>,
     /// Number of records.
     pub records: u64,
     /// Number of their blocks.
     pub blocks: u64,
-    /// Bytes of the records, as they are stored.
+    /// Stored bytes of all records.
     pub stored: u64,
-    /// How many records have a stored size of 0 bytes, of 1 byte, of 2 to 3, of 4 to 7, …
+    /// Number of records with a stored size of 0 bytes, of 1 byte, of 2 to 3, of 4 to 7, …
     pub sizes: Vec<u64>,
-    /// The elements of cells that records wrote were not all looked at: [`Cell::logged`] is spread evenly over the boxes
-    /// of some records.
+    /// Whether some elements were not looked at. [`Cell::logged`] then spreads the elements of some records evenly over
+    /// their boxes.
     pub is_spread: bool,
-    /// `None` where that would take too long, or too much memory.
+    /// Pieces of the chunks. `None` where counting them would take too long, or too much memory.
     pub pieces: Option<Pieces>,
-    /// Why elements cannot be read: of the whole dataset, and of the first record whose bytes cannot be had.
+    /// Reasons why elements cannot be read: those of the whole dataset, and that of the first record whose bytes cannot
+    /// be had.
     pub faults: Vec<Diagnostic>,
-    /// There are elements below all records, which [`Cell::logged`] does not count.
+    /// Whether elements lie below all records, which [`Cell::logged`] does not count.
     pub has_base: bool,
 }
 
 impl CoverageMap {
-    /// The sum over all cells.
+    /// Sum of a count over all cells.
     pub fn total(&self, of: impl Fn(&Cell) -> u64) -> u128 {
         self.cells.iter().map(|cell| u128::from(of(cell))).sum()
     }
@@ -123,12 +125,12 @@ impl CoverageMap {
     }
 }
 
-/// What a picture may cost.
+/// Limits of the cost of a picture.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// The first pass.
+    /// Budget of the first pass.
     adding: u64,
-    /// Each part of the second one.
+    /// Budget of each part of the second pass.
     counting: u64,
     /// Elements of a box that is counted at once.
     box_elements: u64,
@@ -149,7 +151,7 @@ fn picture(
     let index = DatasetIndex::of(task, found, &[])?;
     map.faults.extend_from_slice(index.diagnostics());
     if index.check().is_err() {
-        // Its elements cannot be read, and an entry may claim any number of them.
+        // The elements cannot be read, and an entry may claim any number of them.
         let cells = map.cells.iter_mut();
         cells.for_each(|cell| cell.is_estimate = true);
     } else if !map.cells.is_empty() {
@@ -162,16 +164,16 @@ fn picture(
     Ok(map)
 }
 
-/// The first pass.
+/// The state of the first pass.
 struct Adding<'a> {
     task: &'a Task,
     origins: &'a Origins,
     map: CoverageMap,
     /// Sides of a chunk.
     chunk: Vec<u64>,
-    /// Distances between the numbers of neighbouring chunks.
+    /// Differences between the numbers of neighbouring chunks, by dimension.
     steps: Vec<u64>,
-    /// How many pieces each chunk has; `None` where they are not counted.
+    /// Number of pieces of each chunk. `None` where they are not counted.
     pieces: Option<Vec<u32>>,
     budget: u64,
     _reservation: Reservation,
@@ -231,7 +233,7 @@ impl<'a> Adding<'a> {
             if let Some(reason) = record.fault.filter(|_| map.faults.is_empty()) {
                 map.faults.push(Diagnostic::unreadable(reason));
             }
-            // What a dataset that was made smaller had once is not shown.
+            // Elements that a dataset lost when it was made smaller are not shown.
             if let Some(query) = record.bounds().intersection(&whole) {
                 self.add(&record, &query);
             }
@@ -248,7 +250,7 @@ impl<'a> Adding<'a> {
         };
         let blocks = record.blocks() as u64;
         let cost = self.map.grid.touched(&query.start, &query.end);
-        // All blocks in one cell and one chunk: their sums are all that counts.
+        // All blocks lie in one cell and one chunk, so only their sums count.
         let is_inside =
             record.bounds() == *query && cost == 1 && self.chunks(&query.start, &query.end) == 1;
         if is_inside {
@@ -288,8 +290,8 @@ impl<'a> Adding<'a> {
         });
     }
 
-    /// Adds a share of the elements of a box to the cells that it touches. `elements`: how many they are where it lies in
-    /// one cell; 0: as many as the box has.
+    /// Adds a share of the elements of a box to the cells that it touches. `elements` is the number of elements where
+    /// the box lies in one cell; 0 stands for all elements of the box.
     fn add_box(
         &mut self,
         start: &[u64],

@@ -1,4 +1,4 @@
-//! Elements of a logged dataset, put together as those of a view, but without a canonical file around them: for a
+//! Elements of a logged dataset, put together as in a view, but without a canonical file around them. This is for a
 //! program that reads what it writes.
 
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use h5logfs_log::filters;
 use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
 use h5logfs_log::source_file::SourceFile;
 
-/// Elements that are put together at once, except where a chunk has more.
+/// The most elements that are put together at once, except where a chunk has more.
 const AT_ONCE: u64 = 1 << 20;
 
-/// Decoded records of one dataset or several. Those that were used least recently are dropped.
+/// A cache of decoded records of one dataset or several. It drops those that were used least recently.
 #[derive(Debug)]
 pub struct DecodedRecords(Cache<(StoredBytes, u64), Bytes>);
 
 impl DecodedRecords {
-    /// At most so many bytes.
+    /// A cache of at most `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
         DecodedRecords(Cache::new(capacity))
     }
 
-    /// Drops those of a source.
+    /// Drops the records of a source.
     pub fn forget(&self, source: u16) {
         self.0.remove_all(|(stored, _)| stored.source == source);
     }
@@ -38,38 +38,38 @@ impl DecodedRecords {
 
 /// The elements of one dataset of a log.
 pub struct Elements<'a> {
-    /// Whose memory it takes.
+    /// The task whose memory is used.
     pub task: &'a Task,
-    /// What an element is.
+    /// The form of an element.
     pub form: ElementForm<'a>,
-    /// The chunk shape, where records may be whole chunks.
+    /// The chunk shape, if records may be whole chunks.
     pub chunk: Option<&'a [u64]>,
-    /// The records. Those of a later index apply later.
+    /// Indexes of the records. The records of a later index apply later.
     pub indexes: &'a [&'a DatasetIndex],
     /// The files of the log.
     pub sources: &'a [SourceFile],
-    /// What is in none of them yet.
+    /// Data that lie in none of these files yet.
     pub unwritten: Option<Unwritten<'a>>,
-    /// Where decoded records are kept.
+    /// The cache of decoded records.
     pub decoded: &'a DecodedRecords,
 }
 
-/// Where a box of elements lies in one piece of a source.
+/// The place of a box of elements in one piece of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// The source.
+    /// Number of the source.
     pub source: u16,
-    /// The first byte, counted from the start of its file.
+    /// Offset of the first byte in the file of the source.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// They went through the filters of the dataset.
+    /// Whether the bytes went through the filters of the dataset.
     pub is_filtered: bool,
 }
 
 impl Elements<'_> {
-    /// Where a box of elements lies in one piece of a file: as it is, or as a record that is the box after the filters of
-    /// the dataset. `None` where it does not.
+    /// The place of a box of elements that lies in one piece of a file: as it is, or as a record that is the box after
+    /// the filters of the dataset. `None` for any other box.
     pub fn place(&self, wanted: &Bounds) -> Option<Placed> {
         let sides: Vec<u64> = wanted.count().collect();
         let records = BoxRecords {
@@ -89,7 +89,7 @@ impl Elements<'_> {
             .filter(|_| covered.is_ok_and(|covered| covered.missing() == 0))
     }
 
-    /// Where a run of a record lies that has all elements of a box.
+    /// The place of a run of a record that has all elements of a box.
     fn piece(
         &self,
         wanted: &Bounds,
@@ -119,8 +119,8 @@ impl Elements<'_> {
         })
     }
 
-    /// Fills `out` with the elements of a box, in row-major order. The box must not be empty, lie within the extent, and
-    /// have as many elements as fit into `out`.
+    /// Fills `out` with the elements of a box, in row-major order. The box must not be empty, must lie within the
+    /// extent, and must have as many elements as fit into `out`.
     pub fn read(&self, wanted: &Bounds, out: &mut [u8]) -> Result<(), Fault> {
         for index in self.indexes {
             index.check()?;
@@ -129,8 +129,8 @@ impl Elements<'_> {
         self.read_part(wanted, wanted, &sides, out)
     }
 
-    /// Reads a part of the box `whole`. A large one is cut, at chunk boundaries where records may be whole chunks: so few
-    /// records are in two parts.
+    /// Reads a part of the box `whole`. A large part is cut in two. Where records may be whole chunks, the cut is a
+    /// chunk boundary, so that few records lie in both halves.
     fn read_part(
         &self,
         part: &Bounds,
@@ -158,7 +158,7 @@ impl Elements<'_> {
             false
         });
         let size = self.form.size;
-        // A part whose elements follow each other in the box is put together there.
+        // A part whose elements follow each other in the box is put together in its place.
         if let Some(Run { in_chunk, len, .. }) = first.filter(|run| run.len == elements) {
             let range = (in_chunk * size) as usize..((in_chunk + len) * size) as usize;
             let out = out.get_mut(range).ok_or("a box larger than its buffer")?;
@@ -175,7 +175,8 @@ impl Elements<'_> {
         copied
     }
 
-    /// The halves of a part, along the first dimension that has several chunks, or elements where records are no chunks.
+    /// The halves of a part. The cut goes through the first dimension with several chunks, or with several elements
+    /// where records are no chunks.
     fn cut(&self, part: &Bounds) -> Option<(Bounds, Bounds)> {
         let chunk = self.chunk.filter(|_| !self.form.filters.is_empty());
         let unit = |d: usize| chunk.map_or(1, |chunk| chunk[d].max(1));
@@ -231,7 +232,7 @@ impl Elements<'_> {
     }
 }
 
-/// Whether a block is a box, and all that its record has.
+/// Whether a block is exactly the box, and the only block of its record.
 fn is_all_of(record: &Record<'_>, block: &Block<'_>, wanted: &Bounds) -> bool {
     record.selection.is_none()
         && block.start == wanted.start

@@ -1,4 +1,4 @@
-//! Where along a dimension elements of a dataset were not written.
+//! Gaps of a dataset: indices along a dimension where elements were not written.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,19 +10,19 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
 
-/// Neighbouring indices of one dimension, at each of which records wrote equally many elements, but not all.
+/// Neighbouring indices of one dimension. At each of them, records wrote the same number of elements, but not all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// Along the dimension.
+    /// The indices along the dimension.
     pub indices: Range<u64>,
-    /// Elements that were written at each of these indices.
+    /// Number of elements that were written at each index.
     pub written: u64,
 }
 
-/// What is called with the gaps, in ascending order, until it breaks off.
+/// A callback that gets the gaps in ascending order, until it breaks off.
 type See<'a> = dyn FnMut(Gap) -> ControlFlow<()> + 'a;
 
-/// [`Inspection::gaps`](super::Inspection::gaps).
+/// The search behind [`Inspection::gaps`](super::Inspection::gaps).
 pub(super) fn find(
     view: &View,
     number: usize,
@@ -67,7 +67,7 @@ struct Slabs<'a> {
 }
 
 impl Slabs<'_> {
-    /// Looks at the slabs of this range. Those that no record touches are passed over at once: there may be far too
+    /// Looks at the slabs of a range. Slabs that no record touches are passed over together, since there may be far too
     /// many to look at each.
     fn walk(&self, slabs: Range<u64>, see: &mut See<'_>) -> Result<ControlFlow<()>> {
         let Some(bounds) = self.bounds(&slabs) else {
@@ -108,7 +108,7 @@ impl Slabs<'_> {
         (!is_empty).then_some(bounds)
     }
 
-    /// Counts what was written at each index of one slab.
+    /// Counts the written elements at each index of one slab.
     fn slab(&self, slab: &Bounds, see: &mut See<'_>) -> Result<ControlFlow<()>> {
         let view = self.view;
         let grid = view.grid(self.number);
@@ -141,7 +141,7 @@ impl Slabs<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Adds the elements of a chunk that records wrote to the numbers of their indices.
+    /// Adds the written elements of a chunk to the counts of their indices.
     fn chunk(&self, id: ChunkId, written: &mut [u64]) -> Result<(), Fault> {
         self.task.check()?;
         let resolver = self.view.chunks().resolver(self.index, id);
@@ -171,8 +171,8 @@ impl Slabs<'_> {
     }
 }
 
-/// Shows `see` how many elements of a run lie at each index along a dimension of length `side` in the chunk. A step along
-/// the dimension is `inner` elements.
+/// Passes each index along a dimension to `see`, with the number of the run's elements there. The dimension has the
+/// length `side` in the chunk, and a step along it is `inner` elements.
 fn along(run: Run, inner: u64, side: u64, mut see: impl FnMut(u64, u64)) {
     let mut at = run.in_chunk;
     let end = at + run.len;

@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use h5logfs_log::boxes::Bounds;
 
-/// Which of several chunks is looked for.
+/// The chunk that a search looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The one with the least number.
+    /// The chunk with the least number.
     First,
-    /// The one with the greatest.
+    /// The chunk with the greatest number.
     Last,
 }
 
 /// One chunk of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkId {
-    /// Number of its dataset in the snapshot.
+    /// Number of the dataset in the snapshot.
     pub dataset: usize,
-    /// Its number in the chunk grid of the dataset.
+    /// Number of the chunk in the grid of the dataset.
     pub number: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct Grid {
     pub dims: Vec<u64>,
     /// Shape of a chunk.
     pub chunk: Vec<u64>,
-    /// Chunks along each dimension.
+    /// Number of chunks along each dimension.
     across: Vec<u64>,
     len: u64,
 }
@@ -66,17 +66,17 @@ impl Grid {
         })
     }
 
-    /// The distance between the numbers of neighbours along each dimension.
+    /// Differences between the numbers of neighbouring chunks, by dimension.
     pub fn steps(&self) -> Vec<u64> {
         let mut steps = vec![1u64; self.across.len()];
         for d in (1..steps.len()).rev() {
-            // This saturates in a grid without chunks only.
+            // Only a grid without chunks saturates here.
             steps[d - 1] = steps[d].saturating_mul(self.across[d]);
         }
         steps
     }
 
-    /// Chunks along a dimension.
+    /// Number of chunks along a dimension.
     pub fn across(&self, dimension: usize) -> u64 {
         self.across[dimension]
     }
@@ -91,7 +91,7 @@ impl Grid {
         self.len == 0
     }
 
-    /// Elements in one chunk, with those past the dataset's edge.
+    /// Number of elements in one chunk, including those past the dataset's edge.
     pub fn elements(&self) -> u64 {
         self.chunk.iter().product()
     }
@@ -126,9 +126,9 @@ impl Grid {
         (is_first && is_there).then(|| self.number(&position))
     }
 
-    /// The first or the last chunk of these numbers that `wanted` accepts. It is also called for boxes of many chunks, and
-    /// has to accept each box with a chunk that it accepts. The chunks of a box that it does not accept are
-    /// skipped at once: there may be far too many to look at each.
+    /// The first or the last chunk in a range of numbers that `wanted` accepts. `wanted` is also called for boxes of
+    /// many chunks, and must accept each box with a chunk that it accepts. The chunks of a rejected box are skipped at
+    /// once, since there may be far too many to look at each.
     pub fn find(
         &self,
         among: &Range<u64>,
@@ -146,8 +146,8 @@ impl Grid {
         }
     }
 
-    /// The numbers of all chunks from `from` on that `wanted` accepts, in ascending order. `wanted` is also called
-    /// for boxes of many chunks, and has to accept each box with a chunk that it accepts.
+    /// The numbers of all chunks from `from` on that `wanted` accepts, in ascending order. `wanted` is also called for
+    /// boxes of many chunks, and must accept each box with a chunk that it accepts.
     pub fn matching(
         &self,
         mut from: u64,
@@ -160,8 +160,8 @@ impl Grid {
         })
     }
 
-    /// As [`Grid::find`], among the chunks at positions from `low` to before `high`. Their numbers have no gaps,
-    /// because only the first side that is longer than one is ever cut.
+    /// [`Grid::find`] among the chunks at positions from `low` to before `high`. Their numbers have no gaps, because
+    /// only the first side that is longer than one is ever cut.
     fn find_in(
         &self,
         low: Vec<u64>,

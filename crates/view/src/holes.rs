@@ -1,4 +1,4 @@
-//! Where the canonical file has holes: chunks that no record touches, and the nodes of sparse chunk indexes that lead to none.
+//! Holes of the canonical file: chunks that no record touches, and nodes of sparse chunk indexes that lead to no chunk.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use h5logfs_log::btree::{All, Chunks};
 use h5logfs_log::snapshot::Content;
 use h5logfs_log::source_file::SourceFile;
 
-/// Chunks of a segment of data that are looked at. A damaged log may have more than can be counted.
+/// The most chunks that are looked at for a segment of data. A damaged log may have more than can be counted.
 const MAX_CHUNKS: u64 = 1 << 10;
 
 /// A range of the canonical file that is a hole, or has data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// In bytes of the file.
+    /// Offsets in the canonical file, in bytes.
     pub range: Range<u64>,
-    /// The bytes are zeros; that is known without reading data of the log.
+    /// Whether the bytes are zeros, which is known without reading data of the log.
     pub is_hole: bool,
 }
 
@@ -38,9 +38,9 @@ impl<'a> Holes<'a> {
         Holes { view }
     }
 
-    /// The segment from `offset` on. A segment of data may end before the next hole: only so many chunks
-    /// are looked at. At and past the end of the file the segment is empty. Fails where the index of the
-    /// dataset cannot be made.
+    /// The segment from `offset` on. A segment of data may end before the next hole, because only a limited number of
+    /// chunks is looked at. At and past the end of the file the segment is empty. Fails where the index of the dataset
+    /// cannot be made.
     pub fn segment_at(self, offset: u64) -> Result<Segment> {
         if offset >= self.view.len() {
             return Ok(Segment {
@@ -68,7 +68,7 @@ impl<'a> Holes<'a> {
         let next = if is_hole {
             touched.next()
         } else {
-            // The first chunk that is not touched, or the first that is not looked at.
+            // The first chunk that no record touches, or the first that is not looked at.
             let end = first.saturating_add(MAX_CHUNKS).min(place.grid.len());
             let gap = (first..end).find(|chunk| touched.next() != Some(*chunk));
             gap.or((end < place.grid.len()).then_some(end))
@@ -100,7 +100,7 @@ impl<'a> Holes<'a> {
         })
     }
 
-    /// Whether the chunk index of a dataset lists only chunks that were written: see `Listed`.
+    /// Whether the chunk index of a dataset lists only written chunks: see `Listed`.
     pub fn is_sparse(self, number: usize) -> bool {
         self.view.map.datasets[number].is_sparse
     }
@@ -112,8 +112,8 @@ impl<'a> Holes<'a> {
         (is_zero || self.is_sparse(number)) && dataset.logged().is_some()
     }
 
-    /// The chunks of a logged dataset from number `from` on that some record touches. Where an entry of the
-    /// record tables is damaged, that may be any chunk.
+    /// The chunks of a logged dataset from number `from` on that some record touches. A damaged entry of the record
+    /// tables may touch any chunk.
     pub fn touched(self, number: usize, from: u64) -> Result<impl Iterator<Item = u64>> {
         let index = self.view.indexes().of(number)?;
         let all = !index.diagnostics().is_empty();
@@ -128,8 +128,8 @@ impl<'a> Holes<'a> {
         Ok(self.view.grid(number).matching(from, wanted))
     }
 
-    /// The chunks that the index of a dataset lists. Fails where that cannot be told of a sparse one: where no element of the
-    /// dataset can be trusted, to leave chunks out would be to show their fill value.
+    /// The chunks that the index of a dataset lists. Fails for a sparse index of a dataset whose elements cannot be
+    /// trusted, because a missing chunk would read as fill value.
     pub(super) fn listed(self, task: &Task, number: usize) -> Result<Listed<'a>> {
         let grid = self.view.grid(number);
         if !self.is_sparse(number) {
@@ -155,10 +155,10 @@ fn source_len(sources: &[SourceFile], source: u16) -> u64 {
 
 /// The chunks that a chunk index lists.
 pub(super) enum Listed<'a> {
-    /// All of the grid.
+    /// All chunks of the grid.
     All(All),
-    /// Those that have something in the files of the log, in a sparse index. What lies below the records and behind the end
-    /// of its file is not there.
+    /// The chunks of a sparse index, which have data in the files of the log. Data below the records that would lie
+    /// past the end of their file do not count.
     Written {
         grid: &'a Grid,
         index: Arc<DatasetIndex>,
@@ -171,7 +171,7 @@ impl Chunks for Listed<'_> {
         match self {
             Listed::All(all) => all.next(from),
             Listed::Written { grid, .. } => {
-                // The next one most often.
+                // Most often the next chunk is listed.
                 let is_it = from < grid.len() && self.has(&grid.bounds(from));
                 let find = || grid.find(&(from..grid.len()), End::First, &mut |b| self.has(b));
                 is_it.then_some(from).or_else(find)

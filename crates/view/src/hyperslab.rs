@@ -1,4 +1,4 @@
-//! Hyperslabs of datasets, put together in memory of the caller, without a canonical file around them.
+//! Hyperslabs of datasets, put together in the caller's memory, without a canonical file around them.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use h5logfs_log::boxes::Bounds;
 use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
 use h5logfs_log::snapshot::{Content, Dataset};
 
-/// The elements of one dataset, for reads of boxes. Threads share it.
+/// The elements of one dataset, for reads of boxes. Threads share them.
 pub struct Hyperslabs<'a> {
     view: &'a View,
     number: usize,
     records: Records,
 }
 
-/// Where the records of a dataset are found.
+/// The records of a dataset.
 enum Records {
-    /// It was not logged.
+    /// The dataset was not logged.
     None,
-    /// In one index.
+    /// Records in one index.
     All(Arc<DatasetIndex>),
-    /// In the indexes of strips of so many rows.
+    /// Records in the indexes of strips of this many rows.
     Strips(u64),
 }
 
 impl<'a> Hyperslabs<'a> {
-    /// The elements of dataset `number`. Fails where they cannot be read at all. The caller calls [`Indexes::keep`] once it
-    /// has read them, or beside that.
+    /// Opens the elements of dataset `number`. Fails where they cannot be read at all. The caller calls
+    /// [`Indexes::keep`] after its read, or in parallel.
     pub(super) fn open(view: &'a View, task: &Task, number: usize) -> Result<Self> {
         let everywhere = |fault: Fault| view.bad_data(number, "all of it".into(), fault);
         let records = match &view.snapshot.datasets[number].content {
@@ -56,14 +56,14 @@ impl<'a> Hyperslabs<'a> {
     }
 }
 
-/// In bytes. Records that are smaller lie closer together in the log, on average, than it pays to skip.
+/// Bytes of a small record. Smaller records lie closer together in the log, on average, than it pays to skip.
 const SMALL: u64 = 4 << 10;
 
 impl Hyperslabs<'_> {
-    /// Whether the records are small. Where they lie in no order, each box then reads all of the log that its neighbours read,
-    /// too: fewer boxes read less.
+    /// Whether the records are small. If they also lie in no order, each box reads all of the log that its neighbours
+    /// read, too. Fewer boxes then read less.
     pub fn has_small_records(&self) -> bool {
-        // A box of more rows than a strip has reads no less.
+        // Boxes of more rows than a strip read no less.
         let Records::All(index) = &self.records else {
             return false;
         };
@@ -73,12 +73,12 @@ impl Hyperslabs<'_> {
         bytes / SMALL < index.len() as u64
     }
 
-    /// Fills `out` with the elements of a box, in row-major order and in the datatype of the file. `out` has the length of
-    /// these elements; after a failure it may have anything in it. Fails where one of the elements cannot be read, and where
-    /// the box lies outside the extent.
+    /// Fills `out` with the elements of a box, in row-major order and in the datatype of the file. `out` has the length
+    /// of these elements, and may have any content after a failure. Fails where one of the elements cannot be read, and
+    /// where the box lies outside the extent.
     ///
-    /// Nothing is cached but what other boxes need, too: records that went through filters, and that the box has a part of.
-    /// Call it in [`Task::retry`].
+    /// Only data that other boxes need are cached: records that went through filters and lie partly in the box. Call
+    /// this in [`Task::retry`].
     pub fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
         let Hyperslabs { view, number, .. } = *self;
         let dataset = &view.snapshot.datasets[number];
@@ -102,7 +102,7 @@ impl Hyperslabs<'_> {
         }
     }
 
-    /// Fills `out` strip by strip. The elements of each follow each other there.
+    /// Fills `out` strip by strip. The elements of a strip follow each other in `out`.
     fn read_strips(&self, task: &Task, rows: u64, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
         let Hyperslabs { view, number, .. } = *self;
         let mut part = wanted.clone();
@@ -164,8 +164,8 @@ impl Hyperslabs<'_> {
         added.and_then(|()| pieces.copy(out))
     }
 
-    /// Puts a box of a logged dataset together: with one read where its elements follow each other in the log, else as a
-    /// chunk.
+    /// Puts a box of a logged dataset together: with one read where its elements follow each other in the log, or else
+    /// as a chunk.
     fn put(
         &self,
         task: &Task,
@@ -221,9 +221,9 @@ impl Hyperslabs<'_> {
     }
 }
 
-/// Where all elements of the box follow each other in the log, if they do.
+/// The place of a box whose elements all follow each other in the log.
 fn in_place(dataset: &Dataset, records: &BoxRecords<'_>) -> Option<InPlace> {
-    // Object references are translated, and a fault is reported, where boxes are put together.
+    // Object references and faults are left to the code that puts boxes together.
     if !dataset.references.is_empty() {
         return None;
     }
@@ -235,7 +235,7 @@ fn in_place(dataset: &Dataset, records: &BoxRecords<'_>) -> Option<InPlace> {
     found.flatten().flatten()
 }
 
-/// Fails where a box does not lie in the dataset, or its elements do not have the length of `out`.
+/// Fails where a box lies outside the dataset, or its elements do not have the length of `out`.
 fn check(dataset: &Dataset, wanted: &Bounds, out: &[u8]) -> Result<(), Fault> {
     let sides = wanted.start.iter().zip(&wanted.end).zip(&dataset.dims);
     let is_inside = wanted.start.len() == dataset.dims.len()

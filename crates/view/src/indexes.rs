@@ -16,13 +16,13 @@ use h5logfs_log::snapshot::Dataset;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{DatasetRecords, Logged, RecordTable};
 
-/// In bytes. Smaller indexes, of logs with smaller tables, are not kept on disk: to make one anew takes a
-/// millisecond or two, as long as to read it.
+/// Bytes of an index that is worth keeping on disk. A smaller index, of a log with smaller tables, takes a millisecond
+/// or two to make, as long as to read.
 const WORTH_SAVING: usize = 256 << 10;
-/// The index of a strip is kept, too, where it was made of more bytes of record tables.
+/// Bytes of record tables from which the index of a strip is worth keeping, too.
 const LONG: u64 = 4 << 20;
 
-/// An index that is to be kept on disk.
+/// An index that still has to be kept on disk.
 #[derive(Debug)]
 pub(super) struct Unkept {
     number: usize,
@@ -42,25 +42,26 @@ impl<'a> Indexes<'a> {
         Indexes { view }
     }
 
-    /// The index of a logged dataset: which of its records touch a chunk. Fails where the dataset was not
+    /// The index of a logged dataset, which finds the records that touch a chunk. Fails where the dataset was not
     /// logged, or where the record tables are not readable.
     pub fn of(self, number: usize) -> Result<Arc<DatasetIndex>> {
         self.of_dataset(&self.view.task(None), number)
     }
 
-    /// The same as part of `task`.
+    /// [`Indexes::of`] as part of `task`.
     pub(super) fn of_dataset(self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
         let index = self.first(task, number);
         self.keep(task);
         index
     }
 
-    /// The same. The caller calls [`Indexes::keep`] when the reader has its elements, or beside that.
+    /// [`Indexes::of_dataset`] that keeps nothing on disk yet. The caller calls [`Indexes::keep`] when the reader has
+    /// its elements, or in parallel.
     pub(super) fn first(self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
         task.retry(|| self.try_index(task, number, None))
     }
 
-    /// An index that has all records of a chunk.
+    /// An index with all records of a chunk.
     pub(super) fn of_chunk(self, task: &Task, id: ChunkId) -> Result<Arc<DatasetIndex>> {
         let ChunkId { dataset, number } = id;
         let Some(rows) = self.strip_rows(dataset) else {
@@ -79,7 +80,7 @@ impl<'a> Indexes<'a> {
         !self.view.unkept.lock().is_empty()
     }
 
-    /// Keeps on disk what others will want that read this state of the log. Where that is impossible it is not kept.
+    /// Keeps indexes on disk for other readers of this state of the log. An index that cannot be kept there is dropped.
     pub fn keep(self, task: &Task) {
         let Some(entry) = &self.view.saved else {
             return;
@@ -103,7 +104,7 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// An index that has all records of a strip of a dataset. As [`Indexes::first`].
+    /// An index with all records of a strip of a dataset. The caller keeps it as that of [`Indexes::first`].
     pub(super) fn of_strip(
         self,
         task: &Task,
@@ -120,7 +121,8 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// Rows of a strip of a dataset: whole chunks. `None` where it has no strips, or only one.
+    /// Number of rows of a strip of a dataset, which are whole chunks. `None` where the dataset has no strips, or only
+    /// one.
     pub(super) fn strip_rows(self, number: usize) -> Option<u64> {
         let dataset = &self.view.snapshot.datasets[number];
         let rows = self
@@ -176,7 +178,7 @@ impl<'a> Indexes<'a> {
         })
     }
 
-    /// Makes an index, and tells whether it is worth to be kept on disk.
+    /// Makes an index, and tells whether it is worth keeping on disk.
     fn make_index(self, task: &Task, inputs: IndexInputs<'_>) -> Result<(DatasetIndex, bool)> {
         self.with_tables(task, || self.make_index_once(task, inputs))
     }
@@ -200,14 +202,14 @@ impl<'a> Indexes<'a> {
         Ok((index, is_worth_it))
     }
 
-    /// Bytes of the record tables that are read for a strip, about.
+    /// Approximate bytes of the record tables that are read for a strip.
     fn tables_of(self, inputs: IndexInputs<'_>, strip: Strip) -> u64 {
         let all = self.view.snapshot.log.layout().tables_len(inputs.sources);
         let rows = inputs.dataset.dims.first().map_or(1, |rows| (*rows).max(1));
         (u128::from(all) * u128::from(strip.rows) / u128::from(rows)) as u64
     }
 
-    /// Fails where tables that have checksums do not match them. What is read of a table is kept, so this comes first.
+    /// Fails where tables do not match their checksums. This comes first, because anything read of a table is kept.
     fn check_tables(self, task: &Task) -> Result<()> {
         let _running = self.view.running(task);
         for (number, guard) in &self.view.guards {
@@ -218,8 +220,9 @@ impl<'a> Indexes<'a> {
         Ok(())
     }
 
-    /// Does something with the record tables. Where it fails because a program has opened the closed log again and writes where
-    /// the tables were, it is done again with the entries in the extents, of which the tables had copies.
+    /// Runs `act`, which uses the record tables. If a program has opened the closed log again, it writes where the
+    /// tables were, and `act` fails. It then runs once more, with the entries in the extents, of which the tables had
+    /// copies.
     fn with_tables<T>(self, task: &Task, act: impl Fn() -> Result<T>) -> Result<T> {
         let was_moved = self.view.after_append.get().is_some();
         let outcome = act();
@@ -240,7 +243,7 @@ impl<'a> Indexes<'a> {
         act()
     }
 
-    /// Whether what its files have behind their extents is another state by now.
+    /// Whether the bytes behind the extents of the files are in another state by now.
     fn was_appended_to(self) -> bool {
         let has_changed = |file: &SourceFile| file.is_as_opened().is_ok_and(|is| !is);
         let mut lasting = self
@@ -257,7 +260,7 @@ impl<'a> Indexes<'a> {
         Ok(table)
     }
 
-    /// The same, and the records of `wanted` where they were found with it.
+    /// [`Indexes::table`], with the records of `wanted` where they were found with it.
     fn table_for(
         self,
         task: &Task,
@@ -289,7 +292,7 @@ impl<'a> Indexes<'a> {
         Ok((table, found))
     }
 
-    /// Number of entries in the record tables of all datasets. Each is a record, or covers nothing.
+    /// Number of entries in the record tables of all datasets. An entry is a record, or covers nothing.
     pub fn entries(self, task: &Task) -> Result<usize> {
         task.retry(|| Ok(self.table(task)?.entries()))
     }
@@ -299,12 +302,12 @@ impl<'a> Indexes<'a> {
         task.retry(|| Ok(self.table(task)?.bytes()))
     }
 
-    /// All records of a logged dataset, with those that later ones hide.
+    /// All records of a logged dataset, including those that later ones hide.
     pub fn records(self, number: usize) -> Result<DatasetRecords> {
         self.records_for(&self.view.task(None), number)
     }
 
-    /// The same as part of `task`.
+    /// [`Indexes::records`] as part of `task`.
     pub(super) fn records_for(self, task: &Task, number: usize) -> Result<DatasetRecords> {
         self.with_tables(task, || {
             let logged = self.logged(number)?;
@@ -325,7 +328,7 @@ impl<'a> Indexes<'a> {
         })
     }
 
-    /// Which process wrote which data of the log, and in which flush, as far as the log tells.
+    /// The process and the flush that wrote each piece of the log's data, as far as the log tells.
     pub fn origins(self) -> Result<Origins> {
         let layout = self.view.snapshot.log.layout();
         let origins = layout.origins(&self.view.task(None), &self.view.sources);
@@ -333,10 +336,10 @@ impl<'a> Indexes<'a> {
         Ok(origins)
     }
 
-    /// What is wrong with the record tables, besides what makes reads of datasets fail.
+    /// Problems of the record tables, apart from those that make reads of datasets fail.
     pub fn diagnostics(self) -> Result<Vec<Diagnostic>> {
         let table = self.table(&self.view.task(None))?;
-        // Without a logged dataset no read fails and reports the others.
+        // Without a logged dataset, no read fails and reports those problems.
         let has_logged = self
             .view
             .snapshot

@@ -1,5 +1,5 @@
-//! Questions about a view that are not reads of its bytes: what a chunk is made of, how much of a dataset was
-//! written, which chunks are damaged.
+//! Questions about a view that are not reads of its bytes: the blocks of a chunk, the written share of a dataset, the
+//! damaged chunks.
 
 use std::ops::ControlFlow;
 
@@ -11,15 +11,15 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
 use h5logfs_log::snapshot::Content;
 
-/// The budget of a count of elements that a user asked for, and that of a program which may ask for many logs.
-/// Each run of elements that is looked at takes 1 of it, each chunk [`CHUNK_COST`].
+/// Budgets of a count of elements. One is for a user who asks for a count, the other for a program that may ask for
+/// many logs. A run of elements costs 1, and a chunk [`CHUNK_COST`].
 const USER_BUDGET: u64 = 1 << 26;
 const PROGRAM_BUDGET: u64 = 1 << 22;
 const CHUNK_COST: u64 = 16;
-/// Bytes of record tables up to which a program gets a count: indexes of larger ones take long to make.
+/// Bytes of record tables up to which a program gets a count. Indexes of larger tables take long to make.
 const PROGRAM_TABLE_BYTES: usize = 16 << 20;
 
-/// Bytes of one read whose data is not used.
+/// Bytes of a read that only checks whether the data can be read.
 const CHECK_STEP: u64 = 1 << 20;
 
 /// A block of a record that a chunk takes elements from.
@@ -27,18 +27,18 @@ const CHECK_STEP: u64 = 1 << 20;
 pub struct StoredBlock {
     /// Number of the source file that holds the record.
     pub source: u16,
-    /// Of the stored record, in bytes of the source file.
+    /// Offset of the stored record in the source file, in bytes.
     pub offset: u64,
-    /// Bytes of the stored record.
+    /// Length of the stored record in bytes.
     pub stored: u64,
-    /// The part of the block that lies in the chunk: its first element in the dataset, and its sides. Later
-    /// blocks may override parts of it.
+    /// First element of the part of the block that lies in the chunk, in coordinates of the dataset. Later blocks may
+    /// override elements of this part.
     pub start: Vec<u64>,
-    /// Elements along each dimension.
+    /// Number of the part's elements along each dimension.
     pub count: Vec<u64>,
 }
 
-/// How many elements were written.
+/// Numbers of written elements and of all elements.
 #[derive(Debug, Default, Clone, Copy)]
 struct Coverage {
     written: u128,
@@ -46,7 +46,7 @@ struct Coverage {
 }
 
 impl Coverage {
-    /// From 0 to 1. A dataset without elements is covered completely.
+    /// Share of the written elements, from 0 to 1. A dataset without elements is covered completely.
     fn share(self) -> f64 {
         match self.total {
             0 => 1.0,
@@ -55,7 +55,7 @@ impl Coverage {
     }
 }
 
-/// Questions of people about a view: what it lacks, and where its bytes come from.
+/// Questions of people about a view: its gaps, and the places of its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Inspection<'a> {
     view: &'a View,
@@ -67,7 +67,7 @@ impl<'a> Inspection<'a> {
         Inspection { view }
     }
 
-    /// Offset in the canonical file and stored bytes of a chunk.
+    /// Offset of a chunk in the canonical file, and number of its stored bytes.
     pub fn chunk_place(self, id: ChunkId) -> Result<(u64, u64)> {
         let place = &self.view.map.datasets[id.dataset];
         let index = self
@@ -80,8 +80,8 @@ impl<'a> Inspection<'a> {
         Ok((address, stored.unwrap_or(place.stored)))
     }
 
-    /// The blocks that a read of a chunk of a logged dataset takes elements from, in the order in which they
-    /// apply. Fails where the chunk cannot be read.
+    /// The blocks from which a read of a chunk of a logged dataset takes elements, in the order in which they apply.
+    /// Fails where the chunk cannot be read.
     pub fn chunk_blocks(self, id: ChunkId) -> Result<Vec<StoredBlock>> {
         let index = self.view.indexes().of_chunk(&self.view.task(None), id)?;
         let resolver = self.view.chunks().checked_resolver(&index, id)?;
@@ -98,7 +98,7 @@ impl<'a> Inspection<'a> {
                 count: common.count().collect(),
                 start: common.start,
             });
-            // The runs of one block come one after the other.
+            // The runs of one block follow each other.
             if block.as_ref() != blocks.last() {
                 blocks.extend(block);
             }
@@ -109,8 +109,8 @@ impl<'a> Inspection<'a> {
         Ok(blocks)
     }
 
-    /// Reads all data that a dataset has in the log, and passes each error to `report`, until that breaks
-    /// off. For a logged dataset it makes each chunk that some record touches.
+    /// Reads all data of a dataset in the log, and passes each error to `report` until that breaks off. For a logged
+    /// dataset this makes each chunk that some record touches.
     pub fn check_dataset(self, number: usize, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
         let checked = match self.view.snapshot.datasets[number].content {
             Content::Logged { .. } => self.check_chunks(number, report),
@@ -125,8 +125,8 @@ impl<'a> Inspection<'a> {
         }
     }
 
-    /// Reads all bytes of files that the canonical file has as they are, and passes each error to `report`, until that breaks
-    /// off. What they lack is known without that.
+    /// Reads all bytes of files that the canonical file has as they are, and passes each error to `report` until that
+    /// breaks off. Bytes that the files lack are known without this.
     pub fn check_flat(self, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
         if self.view.snapshot.log.layout().flat().is_none() {
             return;
@@ -177,15 +177,15 @@ impl<'a> Inspection<'a> {
         Ok(())
     }
 
-    /// Share of a logged dataset's elements that some record wrote or that lie below the records, from 0 to 1. `None` where they lie in
-    /// too many chunks or runs to be counted.
+    /// Share of a logged dataset's elements that some record wrote or that lie below the records, from 0 to 1. `None`
+    /// where they lie in too many chunks or runs to be counted.
     pub fn covered(self, number: usize) -> Result<Option<f64>> {
         let counted = self.count_written(&self.view.task(None), number, &mut { USER_BUDGET })?;
         Ok(counted.map(Coverage::share))
     }
 
-    /// The same of all logged datasets together, counted once for each view. `None` where that would take
-    /// more than some seconds.
+    /// [`Inspection::covered`] of all logged datasets together, counted once for each view. `None` where the count
+    /// would take more than some seconds.
     pub fn covered_in_all(self, task: &Task) -> Result<Option<f64>> {
         if let Some(known) = self.view.covered.get() {
             return Ok(*known);
@@ -220,7 +220,7 @@ impl<'a> Inspection<'a> {
         Ok(Some(all))
     }
 
-    /// `None` where the count would take more than is left of `budget`.
+    /// Counts the written elements. `None` where the count would take more than is left of `budget`.
     fn count_written(
         self,
         task: &Task,
@@ -261,8 +261,9 @@ impl<'a> Inspection<'a> {
         Ok(Some(coverage))
     }
 
-    /// Shows `see` the gaps of a logged dataset along one of its dimensions. Takes time by the pieces that records
-    /// leave of each other, of which there may be as many as elements. Fails where a chunk is larger than `cache_size`.
+    /// Passes the gaps of a logged dataset along one of its dimensions to `see`. The time grows with the number of
+    /// pieces that records leave of each other. There may be as many pieces as elements. Fails where a chunk is larger
+    /// than `cache_size`.
     pub fn gaps(
         self,
         number: usize,

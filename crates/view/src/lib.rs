@@ -1,21 +1,22 @@
 //! The canonical file as random-access bytes, made on demand.
 //!
-//! [`View`] is what one state of a log is; all of its own methods stand in this file. Questions about it are methods of structs
-//! over it, such as [`View::chunks`].
+//! [`View`] is one state of one log, and all of its own methods stand in this file. Questions about it are methods of
+//! structs over it, such as [`View::chunks`].
 //!
-//! * `read`: from [`View::read_at`] down to the bytes of the log. `chunks`: chunks made of these bytes.
-//! * `map`, `grid`, `preamble`: where everything lies in the canonical file, by formulas.
-//! * `resolve`: which records make up a chunk. `assemble`, `pieces`: reading them into it. `plan`: the same for chunks that are
-//!   made up alike.
+//! * `read`: reads, from [`View::read_at`] down to the bytes of the log. `chunks`: chunks made from these bytes.
+//! * `map`, `grid`, `preamble`: the place of everything in the canonical file, by formulas.
+//! * `resolve`: the records that make up a chunk. `assemble`, `pieces`: the reads of them into the chunk. `plan`: the
+//!   same reads for chunks that are made up alike.
 //! * [`cache`]: the memory that all views share. `readahead`: chunks made before a reader asks for them.
 //! * `indexes`: record tables and indexes. `holes`, `inspect`, `gaps`: questions other than "which bytes?".
-//! * [`coverage`]: a dataset as a picture of a few cells: how much of each was written, how often, by which rank, in which flush.
-//! * `references`: where chunks lie in the files of the log, for other readers of these.
-//! * `hyperslab`: boxes of elements in memory of the caller, for readers that want arrays and no file.
-//! * [`elements`]: the same of logged datasets that a program still writes, without a canonical file around them.
-//! * [`index`]: which records touch a chunk, and what is kept of that on disk.
-//! * `compared`: what was compared of a log with checksums, for the view of a later state.
-//! * `metadata`: a view for code that reads HDF5 structures.
+//! * [`coverage`]: a dataset as a picture of a few cells: how much of each was written, how often, by which rank, in
+//!   which flush.
+//! * `references`: the places of chunks in the files of the log, for other readers of these files.
+//! * `hyperslab`: boxes of elements in the caller's memory, for readers that want arrays and no file.
+//! * [`elements`]: boxes of elements of a log that a program still writes.
+//! * [`index`]: the records that touch a chunk, and the store on disk.
+//! * `compared`: comparisons of a log with its checksums, for the view of a later state.
+//! * `metadata`: the file metadata, for code that reads HDF5 structures.
 //! * `reader`: a view as [`std::io::Read`] and [`std::io::Seek`].
 
 #![deny(missing_docs)]
@@ -96,38 +97,38 @@ pub struct View {
     generation: Generation,
     snapshot: Snapshot,
     map: AddressMap,
-    /// The completed file metadata, which stands behind the user block.
+    /// The completed file metadata, which follows the user block.
     preamble: Vec<u8>,
     sources: Vec<SourceFile>,
-    /// The layout with the record tables where an append to the closed log has left them.
+    /// The layout with the entries in the extents, once an append has overwritten the tables of the closed log.
     after_append: OnceLock<Reserved<Box<dyn Layout>>>,
-    /// What compares data with their checksums, by the number of the source.
+    /// Guards that compare data with their checksums, by the number of the source.
     guards: BTreeMap<usize, Arc<SealGuard>>,
-    /// What the indexes of the datasets share.
+    /// Selections that the indexes of the datasets share.
     selections: Selections,
     budget: Arc<Budget>,
-    /// What the view is charged in the budget while that keeps it open.
+    /// Bytes that the budget charges for the view while it keeps the view open.
     weight: u64,
     /// The memory of the view itself.
     reservation: Reservation,
-    /// The processor time that a thread may spend on one read.
+    /// Processor time that a thread may spend on one read.
     allowance: Duration,
     readers: Readers,
-    /// Where indexes of this state of the log are kept on disk.
+    /// The place on disk for the indexes of this state of the log.
     saved: Option<StoreEntry>,
-    /// Indexes that are still to be kept there.
+    /// Indexes that still have to be kept there.
     unkept: Mutex<Vec<Unkept>>,
     /// The result of [`Inspection::covered_in_all`], once it was asked for.
     covered: OnceLock<Option<f64>>,
-    /// One thread counts it, and others that want it wait.
+    /// The flight of that count: one thread counts, and others that want it wait.
     counting: SingleFlight<()>,
 }
 
 impl View {
-    /// Opens the files that `snapshot` was made of, below `dir`. Fails with [`Error::Changed`] where one of
-    /// them is no longer what the scan saw, and with [`Error::BadFile`] where one does not belong to the log (see
-    /// [`ownership`](h5logfs_log::ownership)). The snapshot may have come from another process, or from a
-    /// file: it is checked. `saved`: where to keep on disk what is learned of this state of the log.
+    /// Opens the files below `dir` that `snapshot` was made from. Fails with [`Error::Changed`] where a file is no
+    /// longer what the scan saw, and with [`Error::BadFile`] where one does not belong to the log (see
+    /// [`ownership`](h5logfs_log::ownership)). The snapshot is checked, because it may come from another process or
+    /// from a file. `saved` is the place on disk for what is learned of this state of the log.
     pub fn open(
         dir: &SourceDir,
         snapshot: Snapshot,
@@ -137,8 +138,8 @@ impl View {
         Self::open_as(None, dir, snapshot, budget, saved)
     }
 
-    /// The same for a state of a log of which there was a view before, which was dropped from memory. It keeps its
-    /// generation where the canonical file has the same length as then. The caller ensures that `snapshot` is of the
+    /// [`View::open`] for a state of a log whose earlier view was dropped from memory. The view keeps the generation of
+    /// the earlier one if the canonical file still has the same length. The caller ensures that `snapshot` is of the
     /// same state of the same files.
     pub fn open_again(
         before: (Generation, u64),
@@ -171,7 +172,7 @@ impl View {
         let preamble = match snapshot.image_at {
             None if is_flat => Ok(Vec::new()),
             None => preamble::complete(image, &snapshot, &map),
-            // Such an image is not for the canonical file, of which the view then has no more than the chunks.
+            // Such an image is not that of the canonical file. The view then has nothing but the chunks.
             Some(_) => Ok(image),
         };
         let preamble = preamble.map_err(|e| Error::of(&main, e))?;
@@ -204,40 +205,40 @@ impl View {
         }))
     }
 
-    /// Where indexes of this state of the log are kept on disk; `None` where they are not.
+    /// The place on disk for the indexes of this state of the log. `None` where they are not kept.
     pub fn saved(&self) -> Option<&StoreEntry> {
         self.saved.as_ref()
     }
 
-    /// A number that no other view of this process has.
+    /// A number that no other state has in this process.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// The memory that it shares with other views.
+    /// The memory that views share.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// What the scan found, without the image of the file metadata: the view has completed it.
+    /// The snapshot of the scan, without the image of the file metadata, which the view has completed.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Path of the log: of the log file, or of the directory that is one.
+    /// Path of the log file, or of the directory that is the log.
     pub fn path(&self) -> PathBuf {
         let main = self.sources.first();
         main.map(|s| log_dir::name_of(s.path()).to_owned())
             .unwrap_or_default()
     }
 
-    /// The files that hold the bytes of the log, and where each was found. The journal is none of them.
+    /// The files with the bytes of the log, each with the place where it was found. The journal is not among them.
     pub fn files(&self) -> impl Iterator<Item = (&SourcePath, &SourceFile)> {
         let places = self.snapshot.sources.iter().map(|source| &source.place);
         places.zip(&self.sources)
     }
 
-    /// The file of the log whose bytes are those of the canonical file, all of them and no others, if there is one.
+    /// The file of the log whose bytes are exactly those of the canonical file, if there is one.
     pub fn only_file(&self) -> Option<&SourceFile> {
         let flat = self.snapshot.log.layout().flat()?;
         let (source, _) = flat.one_piece(0, flat.len)?;
@@ -255,8 +256,8 @@ impl View {
         self.len() == 0
     }
 
-    /// Bytes of the user block and the file metadata, which lie at the start of the file. Where the files of the log have its
-    /// bytes as they are, metadata may lie anywhere.
+    /// Length of the user block and the file metadata, which lie at the start of the file. Where files of the log have
+    /// the bytes of the canonical file as they are, metadata may lie anywhere.
     pub fn preamble_len(&self) -> u64 {
         if self.snapshot.log.layout().flat().is_some() {
             return self.len();
@@ -264,8 +265,8 @@ impl View {
         self.snapshot.user_block + self.preamble.len() as u64
     }
 
-    /// Counts the memory of the view itself, without tables and indexes, for a user who has it open. `None` where that
-    /// exceeds the user's share of the budget.
+    /// Counts the memory of the view itself, without tables and indexes, for a user who has it open. `None` where the
+    /// user's share of the budget is exceeded.
     pub fn hold_for(&self, user: u32) -> Option<Hold> {
         self.budget.hold(user, self.reservation.bytes())
     }
@@ -275,7 +276,7 @@ impl View {
         self.sources.first().is_some_and(SourceFile::is_unlinked)
     }
 
-    /// Bytes of tables and data that were read from the log file and its subfiles since the view was opened.
+    /// Bytes of tables and data that were read from the files of the log since the view was opened.
     pub fn log_bytes_read(&self) -> u64 {
         self.sources.iter().map(SourceFile::bytes_read).sum()
     }
@@ -285,8 +286,9 @@ impl View {
         &self.map.datasets[number].grid
     }
 
-    /// Fills `buf` with the bytes from `offset` on. Returns how many were read: fewer than asked for only at
-    /// the end of the file. The whole read fails where one of the bytes is not available.
+    /// Fills `buf` with the bytes of the canonical file from `offset` on. Returns the number of bytes read, which is
+    /// smaller than asked for only at the end of the file. The whole read fails where one of the bytes is not
+    /// available.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match self.read_metadata(offset, buf) {
             Some(len) => Ok(len),
@@ -294,17 +296,17 @@ impl View {
         }
     }
 
-    /// Fills `buf` with file metadata, where it is for nothing else. That takes no task.
+    /// Fills `buf` with file metadata, if it asks for nothing else. This takes no task.
     fn read_metadata(&self, offset: u64, buf: &mut [u8]) -> Option<usize> {
         let at = offset.checked_sub(self.snapshot.user_block)?;
         let at = usize::try_from(at).ok()?;
-        // A file that lies in others as it is has none here.
+        // A file that lies in others as it is has no preamble.
         let found = self.preamble.get(at..at.checked_add(buf.len())?)?;
         buf.copy_from_slice(found);
         Some(found.len())
     }
 
-    /// Work with this view: on behalf of `user`, where users share the budget.
+    /// A task for work with this view, on behalf of `user` where users share the budget.
     pub fn task(&self, user: Option<u32>) -> Task {
         self.budget.task(user).within(self.allowance)
     }
@@ -339,13 +341,13 @@ impl View {
         Regions::new(self)
     }
 
-    /// The chunks of its datasets.
+    /// The chunks of the datasets.
     #[inline]
     pub fn chunks(&self) -> Chunks<'_> {
         Chunks::new(self)
     }
 
-    /// Its record tables, and the indexes of its datasets.
+    /// The record tables, and the indexes of the datasets.
     #[inline]
     pub fn indexes(&self) -> Indexes<'_> {
         Indexes::new(self)
@@ -357,25 +359,25 @@ impl View {
         Holes::new(self)
     }
 
-    /// Where its chunks lie in the files of the log.
+    /// The places of chunks in the files of the log.
     #[inline]
     pub fn references(&self) -> References<'_> {
         References::new(self)
     }
 
-    /// What a person may ask about it.
+    /// Questions of people about the view.
     #[inline]
     pub fn inspection(&self) -> Inspection<'_> {
         Inspection::new(self)
     }
 
     /// The elements of dataset `number`, for reads of boxes. Fails where they cannot be read at all. The caller calls
-    /// [`Indexes::keep`] once it has read them, or beside that.
+    /// [`Indexes::keep`] after its read, or in parallel.
     pub fn hyperslabs(&self, task: &Task, number: usize) -> Result<Hyperslabs<'_>> {
         Hyperslabs::open(self, task, number)
     }
 
-    /// Pictures of how its datasets were written. `origins`: [`Indexes::origins`].
+    /// Pictures of how the datasets were written. `origins` comes from [`Indexes::origins`].
     pub fn pictures<'a>(&'a self, origins: &'a Origins) -> Pictures<'a> {
         Pictures::new(self, origins)
     }
@@ -385,12 +387,13 @@ impl View {
         Ahead::new(self)
     }
 
-    /// Lets comparisons with checksums, which may take long, stop with `task`.
+    /// Lets comparisons with checksums stop with `task`, because they may take long.
     fn running(&self, task: &Task) -> Option<Running> {
         (!self.guards.is_empty()).then(|| task.running())
     }
 
-    /// Call this after reading bytes: only then is it certain that they are those that the scan saw.
+    /// Fails where a source file has changed. Call this after reading bytes: only then is it certain that they are
+    /// those that the scan saw.
     fn check_unchanged(&self, sources: impl IntoIterator<Item = usize>) -> Result<()> {
         let mut sources = sources.into_iter();
         sources.try_for_each(|source| self.sources[source].check_unchanged())
@@ -455,7 +458,7 @@ fn guards(snapshot: &Snapshot) -> BTreeMap<usize, Arc<SealGuard>> {
     files.map(guard).collect()
 }
 
-/// Reserves memory for the view of `snapshot`, that of the log file `main`.
+/// Reserves memory for the view of `snapshot`. `main` is the path of the log file.
 fn reserve(
     task: &Task,
     snapshot: &Snapshot,
@@ -475,17 +478,17 @@ fn reserve(
     Ok(reservation)
 }
 
-/// The most files that the cache of views keeps open, whatever the process may have.
+/// The most files that the cache of views keeps open, whatever the limit of the process is.
 const MOST_DESCRIPTORS: u64 = 4096;
 
-/// What an open file is charged of `index_memory`: the cache of views may keep half of the descriptors of
-/// the process open, and not more than [`MOST_DESCRIPTORS`]. This shares the memory among them.
+/// Bytes of `index_memory` that an open file is charged. The cache of views may keep half of the descriptors of the
+/// process open, and at most [`MOST_DESCRIPTORS`]. This shares the memory among them.
 fn descriptor_charge(budget: &Budget) -> u64 {
     let most = (descriptors::limit().max(2) / 2).min(MOST_DESCRIPTORS);
     budget.limits().index_memory / most
 }
 
-/// Fails where `bytes` are more than the `limit` that `option` sets.
+/// Fails where `bytes` exceed the `limit` that `option` sets.
 fn check_limit(
     what: &'static str,
     bytes: u64,

@@ -1,6 +1,7 @@
 //! The address map of the canonical file: `preamble | B-trees | chunks`. Every address is a formula.
 //!
-//! A dataset may claim more bytes than any file has. Such a one gets a page at the end of the file, which nobody can read.
+//! A dataset may claim more bytes than any file has. It then gets one page at the end of the file, which nobody can
+//! read.
 
 use std::ops::Range;
 
@@ -10,26 +11,27 @@ use h5logfs_log::btree::Tree;
 use h5logfs_log::filters;
 use h5logfs_log::snapshot::{Content, Dataset, Snapshot, Storage};
 
-/// Alignment of the B-trees as a whole, of the chunks of each dataset, and of every chunk that is large
-/// against a page. The kernel reads whole pages, so an unreadable byte makes all of its page unreadable:
-/// a dataset shares no page with another one.
+/// Alignment of the B-trees as a whole, of the chunks of each dataset, and of every chunk that is large against a page.
+/// The kernel reads whole pages, and one unreadable byte makes its whole page unreadable. So a dataset shares no page
+/// with another one.
 const PAGE: u64 = 4096;
 /// Alignment of everything else.
 const ALIGN: u64 = 8;
-/// Where chunks begin at the earliest if some of them are unreadable, or take a while to be made. To find out the type of a
-/// file, some readers take so many bytes at once, and do not open it where one of them is an error. The kernel reads
-/// ahead up to so many.
+/// Earliest begin of the chunks if some of them are unreadable, or take a while to make. To find out the type of a
+/// file, some readers take this many bytes at once, and do not open the file where one of the bytes is an error. The
+/// kernel reads ahead up to this many.
 const FIRST_CHUNK_APART: u64 = 4 << 20;
 /// The most chunks of a log whose chunk indexes list all of them, whether they were written or not.
 const MOST_CHUNKS: u64 = 1 << 20;
-/// The most bytes of these chunks: in a log of few bytes, and for each byte of a larger one.
+/// The most bytes of these chunks in a log of few bytes.
 const MOST_BYTES: u64 = 256 << 20;
+/// The most bytes of these chunks for each byte of a larger log.
 const MOST_FOR_A_BYTE: u64 = 16;
 /// The largest file offset that system calls can express.
 const MAX_FILE: u64 = i64::MAX as u64;
 
-/// Where one dataset lies in the canonical file. Lengths are in bytes. Addresses count from the end of the
-/// user block.
+/// The place of one dataset in the canonical file. Lengths are in bytes. Addresses count from the end of the user
+/// block.
 #[derive(Debug, Clone)]
 pub struct Placement {
     pub grid: Grid,
@@ -37,12 +39,12 @@ pub struct Placement {
     pub raw: u64,
     /// Length of a chunk after its filters, as this crate applies them.
     pub stored: u64,
-    /// From one chunk to the next. A chunk's stored bytes lie at the start of its slot.
+    /// Distance from one chunk to the next. The stored bytes of a chunk lie at the start of its slot.
     pub slot: u64,
     /// The chunk index and its address. A contiguous dataset has none.
     pub tree: Option<(Tree, u64)>,
-    /// The chunk index lists only chunks that were written. The dataset claims so many others that no reader could go
-    /// through them.
+    /// Whether the chunk index lists only written chunks. The dataset then claims so many others that no reader could
+    /// go through them.
     pub is_sparse: bool,
     /// Address of the first chunk.
     pub chunks: u64,
@@ -52,7 +54,7 @@ impl Placement {
     fn new(dataset: &Dataset) -> Option<Self> {
         let grid = match &dataset.storage {
             Storage::Chunked(chunk) => Grid::new(&dataset.dims, chunk)?,
-            // One chunk of all elements; a scalar has one element.
+            // All elements are one chunk. A scalar has one element.
             Storage::Contiguous if dataset.elements() == Some(0) => Grid::new(&[0], &[1])?,
             Storage::Contiguous => Grid::new(&dataset.dims, &dataset.dims)?,
         };
@@ -85,8 +87,8 @@ impl Placement {
         })
     }
 
-    /// The place of a dataset for which no file has room: one page, to which its layout message leads. Whatever lies behind
-    /// it is unreadable, too, or behind the end of the file.
+    /// The place of a dataset for which no file has room. It is one page, to which the layout message leads. Everything
+    /// behind it is unreadable, too, or lies behind the end of the file.
     fn unreadable(dataset: &Dataset) -> Option<Self> {
         let one = vec![1; dataset.dims.len()];
         Some(Placement {
@@ -100,7 +102,7 @@ impl Placement {
         })
     }
 
-    /// What it takes in the file at most, in bytes.
+    /// The most bytes that the dataset takes in the file.
     fn most_bytes(&self) -> u128 {
         let tree = self.tree.as_ref().map_or(0, |(tree, _)| tree.bytes());
         let chunks = u128::from(self.grid.len()) * u128::from(self.slot);
@@ -116,8 +118,8 @@ impl Placement {
         self.chunks + chunk * self.slot
     }
 
-    /// The address for the dataset's layout message: that of the chunk index's root, or of the contiguous
-    /// data. `None` where nothing is stored.
+    /// The address for the dataset's layout message: the root of the chunk index, or the contiguous data. `None` where
+    /// nothing is stored.
     pub fn layout_address(&self) -> Option<u64> {
         match &self.tree {
             Some((tree, base)) => Some(base + tree.root()),
@@ -132,7 +134,7 @@ impl Placement {
 pub enum Region {
     /// User block and file metadata.
     Preamble,
-    /// The whole file, of a layout that has its bytes as they are.
+    /// The whole file, in a layout whose files have its bytes as they are.
     Flat,
     /// A chunk index.
     Tree(usize),
@@ -140,7 +142,7 @@ pub enum Region {
     Chunks(usize),
 }
 
-/// Where all regions of the canonical file lie.
+/// The places of all regions of the canonical file.
 #[derive(Debug, Clone)]
 pub struct AddressMap {
     /// By number of the dataset.
@@ -152,7 +154,8 @@ pub struct AddressMap {
 }
 
 impl AddressMap {
-    /// The map of the file that shows `snapshot`. Datasets for which a file has no room become unreadable there.
+    /// The map of the file that shows `snapshot`. Datasets for which a file has no room become unreadable in
+    /// `snapshot`.
     pub fn new(snapshot: &mut Snapshot) -> Result<Self, Fault> {
         if let Some(flat) = snapshot.log.layout().flat() {
             return Ok(AddressMap {
@@ -187,7 +190,7 @@ impl AddressMap {
         make_sparse(snapshot, &mut datasets);
         let mut cursor = Cursor::new(snapshot.user_block);
         cursor.place(snapshot.image.len() as u64, 1, Region::Preamble);
-        // The first tree starts a page, the others follow close by.
+        // The first tree starts a page, and the others follow close by.
         let mut align = PAGE;
         for (number, place) in datasets.iter_mut().enumerate() {
             if let Some((tree, start)) = &mut place.tree {
@@ -233,8 +236,8 @@ impl AddressMap {
     }
 }
 
-/// The places of the datasets, without addresses. `None` for those that find none in a file, and for the largest where all
-/// together do not.
+/// The places of the datasets, without addresses. `None` for a dataset that fits into no file, and for the largest ones
+/// where all datasets together do not fit.
 fn placed(snapshot: &Snapshot) -> Vec<Option<Placement>> {
     let datasets = snapshot.datasets.iter();
     let mut placed: Vec<_> = datasets.map(Placement::new).collect();
@@ -244,7 +247,7 @@ fn placed(snapshot: &Snapshot) -> Vec<Option<Placement>> {
         .user_block
         .saturating_add(snapshot.image.len() as u64);
     let before = before.saturating_add(FIRST_CHUNK_APART + PAGE);
-    // Where a dataset has no place, it takes a page.
+    // A dataset without a place takes a page.
     let pages = (placed.len() as u128 + 1) * u128::from(PAGE);
     let room = u128::from(MAX_FILE).saturating_sub(u128::from(before) + pages);
     let mut all: u128 = bytes.iter().sum();
@@ -259,8 +262,9 @@ fn placed(snapshot: &Snapshot) -> Vec<Option<Placement>> {
     placed
 }
 
-/// Decides which chunk indexes list only chunks that were written: those of datasets that claim more than their share, where
-/// all datasets together claim more than a reader could go through. A file of some KB may declare any extent.
+/// Decides which chunk indexes list only written chunks. If all datasets together claim more than a reader could go
+/// through, these are the indexes of datasets that claim more than their share. A file of some KB may declare any
+/// extent.
 fn make_sparse(snapshot: &Snapshot, datasets: &mut [Placement]) {
     let files = snapshot.sources.iter().map(|source| source.identity.size);
     let files = files.fold(0, u64::saturating_add);
@@ -299,7 +303,7 @@ impl Cursor {
         }
     }
 
-    /// Moves on to a multiple of `align`. That counts file offsets, not addresses: pages are those of the file.
+    /// Moves on to a multiple of `align` in file offsets, not in addresses, because pages are those of the file.
     fn align(&mut self, align: u64) -> Option<()> {
         let file_end = self.end.checked_add(self.user_block)?;
         self.end = file_end.checked_next_multiple_of(align)? - self.user_block;

@@ -4,8 +4,8 @@ use super::View;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;
 
-/// The bytes behind the user block that are file metadata. Where the files of the log have the bytes of the canonical file as
-/// they are, these are all.
+/// The file metadata behind the user block. Where files of the log have the bytes of the canonical file as they are,
+/// all bytes behind the user block count.
 #[derive(Debug, Clone, Copy)]
 pub struct Metadata<'a>(pub(super) &'a View);
 
@@ -25,7 +25,7 @@ impl HeaderBytes for Metadata<'_> {
             view.read_at(view.snapshot.user_block + at, buf)?;
             return Ok(());
         }
-        // To look an object up takes many small reads: none needs a task.
+        // A look-up of an object takes many small reads, which need no task.
         let at = usize::try_from(at)?;
         let found = view.preamble.get(at..at + buf.len());
         buf.copy_from_slice(found.ok_or("an address past the metadata")?);

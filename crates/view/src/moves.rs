@@ -1,28 +1,29 @@
 //! Moves of elements into a chunk, in the order of the chunk.
 //!
-//! Most moves have a few elements, of any number. A call to copy them takes longer than the copy, and so does a branch
-//! that depends on their number. So a move copies a whole lot where the moves behind it write over what is too much.
+//! Most moves have a few elements, and the number varies. A call to copy them takes longer than the copy, and so does a
+//! branch on their number. So a move copies a whole lot where the moves behind it overwrite the excess.
 
 use h5logfs_common::fault::Fault;
 
-/// Bytes that are copied at once where elements are small, and where they are larger.
+/// Bytes of a lot where elements are small.
 const LOT: usize = 16;
+/// Bytes of a lot where elements are larger.
 pub const LARGE_LOT: usize = 32;
 /// Bytes of the largest small element.
 const SMALL: usize = 4;
-/// No lot has more elements.
+/// The most elements of a lot.
 const LOT_ELEMENTS: u64 = 16;
 
-/// Bits of a packed move that have its length.
+/// Bits of a packed move for its length.
 const LENGTH_BITS: u32 = 6;
 const MOST: u64 = (1 << LENGTH_BITS) - 1;
-/// The bit that says that nothing may be written behind the elements.
+/// The bit that forbids a write behind the elements.
 const IS_EXACT: u32 = 1 << LENGTH_BITS;
 const PLACE_AT: u32 = LENGTH_BITS + 1;
-/// Places where moves come from are below this number, and so are distances that are skipped at once.
+/// Limit of the places from which moves come, and of the distances that are skipped at once.
 pub const MOST_PLACES: u64 = 1 << (u32::BITS - PLACE_AT);
 
-/// Elements that move. All members count elements.
+/// A move of elements. All members count elements.
 #[derive(Debug, Clone, Copy)]
 pub struct Move {
     pub from: u64,
@@ -30,7 +31,7 @@ pub struct Move {
     pub len: u64,
 }
 
-/// A move to the place behind the move before; or, without a length, a distance to the next place.
+/// A move to the place behind the previous move. Without a length, it is a distance to the next place.
 #[derive(Debug, Clone, Copy)]
 pub struct PackedMove(u32);
 
@@ -54,7 +55,7 @@ impl PackedMove {
     }
 }
 
-/// Shows `take` these moves in packed form. They are in the order of their places in the chunk, and apart.
+/// Packs moves, and passes them to `take`. The moves are in the order of their places in the chunk, and do not overlap.
 pub fn pack(
     moves: &[Move],
     mut take: impl FnMut(PackedMove) -> Result<(), Fault>,
@@ -81,13 +82,13 @@ pub fn pack(
     Ok(())
 }
 
-/// How many of the first moves go to places that follow each other.
+/// The number of first moves whose places follow each other.
 fn row(moves: &[Move]) -> usize {
     let follows = |pair: &&[Move]| pair[0].to + pair[0].len == pair[1].to;
     1 + moves.windows(2).take_while(follows).count()
 }
 
-/// Does moves of elements of `element` bytes. `None` where one leads out of the bytes.
+/// Does moves of elements of `element` bytes. `None` where a move leads out of the bytes.
 pub fn gather(moves: &[PackedMove], from: &[u8], chunk: &mut [u8], element: usize) -> Option<()> {
     if element <= SMALL {
         gather_by::<LOT>(moves, from, chunk, element)
@@ -132,11 +133,11 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Nothing beside what is moved, near the ends, too.
+        /// Elements beside the moves stay as they are, also near the ends.
         #[test]
         fn moves_copy_their_elements_and_no_others(
             element in 1usize..10,
-            // How far each goes from the one before, and how long it is.
+            // Distance of each move from the one before, and its length.
             steps in prop::collection::vec((prop_oneof![3 => Just(0u64), 1 => 1u64..40], 1u64..100), 0..20),
             order in any::<u64>(),
             is_cut_off in any::<bool>(),
@@ -148,7 +149,7 @@ mod tests {
                 moves.push(Move { from: 0, to, len });
                 to += len;
             }
-            // Where they come from is in another order.
+            // The sources of the moves are in another order.
             let mut numbers: Vec<usize> = (0..moves.len()).collect();
             numbers.sort_by_key(|number| (*number as u64 + 1).wrapping_mul(order | 1));
             for number in numbers {

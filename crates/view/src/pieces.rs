@@ -1,4 +1,4 @@
-//! Reading many runs of elements into a chunk with few reads.
+//! Reads many runs of elements into a chunk with few reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,17 +12,17 @@ use h5logfs_log::conversion::Conversion;
 use h5logfs_log::model::Record;
 use h5logfs_log::source_file::SourceFile;
 
-/// In bytes. Pieces that lie closer together than this in a log are read at once.
+/// Pieces with a smaller gap than this many bytes between them are read at once.
 pub(super) const GAP: u64 = 16 << 10;
-/// The most bytes that one such read takes.
+/// The most bytes of one such read.
 pub(super) const SPAN: u64 = 1 << 20;
 /// Elements are converted this many bytes at a time.
 const STEP: usize = 64 << 10;
-/// Pieces that are collected before they are read.
+/// The most pieces that are collected before they are read.
 const BATCH: usize = if cfg!(test) { 300 } else { 1 << 18 };
-/// Pieces that [`SPAN`] bytes have at least if they are to be read at once.
+/// The least number of pieces in [`SPAN`] bytes that are read at once.
 const DENSE: usize = (SPAN / GAP) as usize;
-/// Stretches of [`GAP`] bytes between them that may have none.
+/// The most stretches of [`GAP`] bytes between them that may be without a piece.
 const EMPTY: u32 = 4;
 
 /// Runs of elements that are stored one by one, to be read into a chunk. No two of them write the same bytes
@@ -36,15 +36,15 @@ pub struct Pieces<'a> {
     element: u64,
     /// The conversions of all pieces, each once.
     conversions: Vec<Conversion>,
-    /// What was collected.
+    /// The collected pieces.
     lists: Vec<(Way, Vec<Piece>)>,
-    /// Where in `lists` those of each way are, and where the last one is.
+    /// The places in `lists` of the pieces of each way, and of the last piece.
     numbers: BTreeMap<Way, usize>,
     last: usize,
-    /// Pieces in all lists.
+    /// Number of pieces in all lists.
     collected: usize,
     scratch: Vec<u8>,
-    /// The pieces of a list by the parts of the source in which they begin, as places in that list.
+    /// The pieces of a list, as places in that list, sorted by the parts of the source in which they begin.
     by_part: Vec<u32>,
     /// The source files that pieces were read from.
     pub used: BTreeSet<usize>,
@@ -53,10 +53,10 @@ pub struct Pieces<'a> {
 /// The source file of pieces, and the number of their conversion in [`Pieces::conversions`].
 type Way = (u16, Option<u8>);
 
-/// A run. There may be many of them, so it is small.
+/// A run to be read. It is small, because there may be many of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
-    /// In the source file, in bytes.
+    /// Offset in the source file, in bytes.
     offset: u64,
     /// Length in the source file, in bytes.
     stored: u32,
@@ -88,7 +88,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Adds a run of a record. It is read now or later; call [`Pieces::copy`] at the end.
+    /// Adds a run of a record. The run is read now or later, so call [`Pieces::copy`] at the end.
     pub fn add(
         &mut self,
         record: &Record<'_>,
@@ -134,7 +134,7 @@ impl<'a> Pieces<'a> {
         u8::try_from(number).map_err(|_| "more conversions than there are types".into())
     }
 
-    /// Reads all that was collected into the chunk.
+    /// Reads all collected pieces into the chunk.
     pub fn copy(&mut self, chunk: &mut [u8]) -> std::result::Result<(), Fault> {
         let mut lists = std::mem::take(&mut self.lists);
         let copied = lists
@@ -156,7 +156,7 @@ impl<'a> Pieces<'a> {
         match parts(list) {
             Some(parts) => self.copy_parts(source, conversion, (list, parts), chunk)?,
             None => {
-                // Many come in descending order, which this sort reverses fast.
+                // Many lists are in descending order, which this sort reverses fast.
                 list.sort_unstable_by_key(|piece| piece.offset);
                 self.copy_sorted(source, conversion, list, chunk)?;
             }
@@ -165,7 +165,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Reads pieces that lie in this order in the source.
+    /// Reads pieces that are in the order of the source.
     fn copy_sorted(
         &mut self,
         source: &SourceFile,
@@ -183,8 +183,9 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Reads many pieces that lie in no order: those of each part of the source at once, in the order in which they came. That is
-    /// that of the chunk, where it matters more than in the bytes that were read, which a processor has in its caches.
+    /// Reads many pieces that lie in no order. The pieces of one part of the source are read at once, and copied in the
+    /// order in which they came. This is the order of the chunk. It matters less in the bytes that were read, which a
+    /// processor has in its caches.
     fn copy_parts(
         &mut self,
         source: &SourceFile,
@@ -229,7 +230,7 @@ impl<'a> Pieces<'a> {
         bounds: Range<u64>,
         chunk: &mut [u8],
     ) -> std::result::Result<(), Fault> {
-        // The bytes between them may be missing from the file: then each piece is read by itself.
+        // The bytes between the pieces may be missing from the file. Each piece is then read by itself.
         if pieces.len() > 1
             && self
                 .copy_span(source, conversion, pieces.clone(), bounds, chunk)
@@ -269,7 +270,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Reads one piece. Its length does not change how much memory that takes.
+    /// Reads one piece. The memory for it does not depend on its length.
     fn copy_one(
         &mut self,
         source: &SourceFile,
@@ -283,7 +284,7 @@ impl<'a> Pieces<'a> {
         read.map_err(Fault::from)
     }
 
-    /// Reads a run that is too large for a [`Piece`], or lies too far behind in the chunk.
+    /// Reads a run that is too large for a [`Piece`], or that goes too far behind in the chunk.
     fn copy_large(
         &mut self,
         record: &Record<'_>,
@@ -305,7 +306,7 @@ impl<'a> Pieces<'a> {
 #[derive(Debug)]
 struct SourceParts {
     begin: u64,
-    /// Of each part whether its pieces are near each other throughout.
+    /// For each part, whether its pieces are near each other throughout.
     are_dense: Vec<bool>,
 }
 
@@ -314,8 +315,9 @@ impl SourceParts {
         ((piece.offset - self.begin) / SPAN) as usize
     }
 
-    /// Puts the places of pieces in their list into `places`, by the parts in which they begin, else in the order of the list.
-    /// Returns where the places of each part begin, and where the last ones end.
+    /// Puts the places of pieces in their list into `places`. They are sorted by the parts in which the pieces begin,
+    /// and stay in the order of the list within a part. Returns where the places of each part begin, and where the last
+    /// ones end.
     fn distribute(&self, list: &[Piece], places: &mut Vec<u32>) -> Vec<usize> {
         let number = self.are_dense.len();
         let mut begins = vec![0; number + 1];
@@ -336,8 +338,8 @@ impl SourceParts {
     }
 }
 
-/// The parts in which the pieces of a list begin. `None` where the list is in order, and where most parts would not be read at
-/// once.
+/// The parts in which the pieces of a list begin. `None` where the list is in order, and where most parts would not be
+/// read at once.
 fn parts(list: &[Piece]) -> Option<SourceParts> {
     let offsets = || list.iter().map(|piece| piece.offset);
     if list.len() < DENSE || offsets().is_sorted() || offsets().rev().is_sorted() {
@@ -350,7 +352,7 @@ fn parts(list: &[Piece]) -> Option<SourceParts> {
     if number > list.len() / DENSE {
         return None;
     }
-    // A bit for each stretch of a part: a gap that is not worth to be read leaves one without pieces.
+    // A bit for each stretch of a part. A gap that is not worth reading leaves a stretch without pieces.
     let mut stretches = vec![0u64; number];
     for piece in list {
         let stretch = (piece.offset - begin) / GAP;
@@ -371,22 +373,21 @@ fn parts(list: &[Piece]) -> Option<SourceParts> {
 // A part has as many stretches as a word has bits.
 const _: () = assert!(SPAN / GAP == u64::BITS as u64);
 
-/// Where the bytes of a run begin in the source, and how many they are. Its elements have `in_log` bytes in the log. `None` past
-/// 2^64 bytes.
+/// Begin and length of a run's bytes in the source. An element has `in_log` bytes in the log. `None` past 2^64 bytes.
 fn place(record: &Record<'_>, run: Run, in_log: u64) -> Option<(u64, u64)> {
     let start = run.in_record.checked_mul(in_log)?;
     let offset = record.stored.offset.checked_add(start)?;
     Some((offset, run.len.checked_mul(in_log)?))
 }
 
-/// Size of a record's elements in the log, in bytes. `element`: their size in the dataset.
+/// Size of a record's elements in the log, in bytes. `element` is their size in the dataset.
 pub fn element_in_log(record: &Record<'_>, element: u64) -> u64 {
     let conversion = record.conversion;
     conversion.map_or(element, |c| c.stored_size() as u64)
 }
 
-/// Fills `target`, a number of whole elements, from elements that follow each other in a source from byte
-/// `offset` on. They are converted in steps that fit into the caches of a processor.
+/// Fills `target`, which holds whole elements, with elements that follow each other in a source from byte `offset` on.
+/// They are converted in steps that fit into the caches of a processor.
 pub fn read_elements(
     source: &SourceFile,
     mut offset: u64,
@@ -407,7 +408,8 @@ pub fn read_elements(
     Ok(())
 }
 
-/// The bytes of the chunk that a run fills: from element `to` on, of `element` bytes. It has `stored` bytes in the source.
+/// The bytes of the chunk that a run fills. They begin with element `to`, and elements have `element` bytes. The run
+/// has `stored` bytes in the source.
 #[inline]
 fn target(
     to: u64,
@@ -437,12 +439,12 @@ fn first_bytes(scratch: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut scratch[..len]
 }
 
-/// `None` past 2^64.
+/// The range of `len` bytes from `start` on. `None` past 2^64.
 pub fn range(start: u64, len: u64) -> Option<Range<usize>> {
     Some(start as usize..start.checked_add(len)? as usize)
 }
 
-/// How many of the first pieces are read at once, and where they end in the source file.
+/// The number of first pieces that are read at once, and their end in the source file.
 fn span(pieces: &[Piece]) -> (usize, u64) {
     let Some(first) = pieces.first() else {
         return (0, 0);
@@ -500,7 +502,7 @@ mod tests {
         assert_eq!(span(&[piece(0, 10), piece(10, SPAN)]).0, 1);
     }
 
-    /// Between two pieces may be a block of the file that was never written.
+    /// A block of the file between two pieces may never have been written.
     #[test]
     fn near_pieces_are_had_whatever_lies_between_them() {
         use h5logfs_log::arrangement::Arrangement;

@@ -1,4 +1,4 @@
-//! Plans: which elements of which records make up a chunk, worked out once for all chunks that are made up alike.
+//! Plans: the elements of records that make up a chunk, worked out once for all chunks that are made up alike.
 //!
 //! Variables that share a decomposition, and the time steps of a variable, have records with the same selections. To find
 //! the runs of a chunk among many blocks takes far longer than to copy them. So the first chunk of its kind leaves a list of
@@ -18,14 +18,15 @@ use h5logfs_common::task::Task;
 use h5logfs_log::model::{Encoding, StoredBytes};
 use h5logfs_log::source_file::SourceFile;
 
-/// A plan is made for at most so many records.
+/// The most records of a plan.
 const MOST_RECORDS: usize = 4096;
-/// Selections with fewer blocks are not worth a plan. Those of tests have few.
+/// The least number of blocks of a selection that is worth a plan. Selections of tests have few.
 const LEAST_BLOCKS: usize = if cfg!(debug_assertions) { 2 } else { 32 };
-/// Elements in a gap between two moves, or in a span, where an element has 8 bytes.
+/// The gap between two moves at which a span ends, in elements of 8 bytes.
 const FAR: u64 = GAP / 8;
+/// The most elements of a span, of 8 bytes each.
 const LONG: u64 = SPAN / 8;
-/// Larger chunks have no plans: some of their moves would not fit into 4 bytes.
+/// The most elements of a chunk with a plan. Some moves of a larger chunk would not fit into 4 bytes.
 const MOST_ELEMENTS: u64 = MOST_PLACES / 2;
 
 /// The plans of a view.
@@ -36,7 +37,7 @@ pub struct Plans<'a> {
 }
 
 impl Plans<'_> {
-    /// The plan of a chunk, made where there is none. `None` where there can be none.
+    /// The plan of a chunk, made where it is missing. `None` where there can be none.
     pub fn of(
         &self,
         task: &Task,
@@ -48,7 +49,7 @@ impl Plans<'_> {
     }
 }
 
-/// What a chunk is made up of. Chunks with equal keys, of one log, have equal plans.
+/// The make-up of a chunk. Chunks of one log with equal keys have equal plans.
 pub type PlanKey = Arc<[u64]>;
 
 /// The records that touch a chunk, from the last to the first.
@@ -58,8 +59,8 @@ pub struct Touching {
 }
 
 impl Touching {
-    /// `None` where a plan is not worth it, or cannot be: its records have to be raw, and another chunk may be made up
-    /// alike.
+    /// The records of a chunk. `None` where a record is not raw, which a plan needs. `None` also where no other chunk
+    /// may be made up alike, because a plan is then not worth it.
     pub fn of(chunk: &BoxRecords<'_>) -> Option<Self> {
         let (&[index], bounds) = (chunk.indexes, chunk.bounds) else {
             return None;
@@ -98,7 +99,8 @@ impl Touching {
         if visited.is_break() || !is_worth_it {
             return None;
         }
-        // A selection counts from the begin of the dataset, but for the first dimension where that is no part of it.
+        // A selection counts from the begin of the dataset, except along the first dimension where that is no part of
+        // it.
         let mut key = vec![rank as u64];
         let from = usize::from(all_have_lead);
         key.extend(chunk.sides);
@@ -113,7 +115,7 @@ impl Touching {
     }
 }
 
-/// How the elements of a chunk move from its records to it.
+/// The moves of a chunk's elements from its records.
 #[derive(Debug)]
 pub struct GatherPlan {
     parts: Vec<Part>,
@@ -121,7 +123,7 @@ pub struct GatherPlan {
     moves: Vec<PackedMove>,
     /// Whether each element of the chunk moves.
     is_whole: bool,
-    /// That by which it is found, which counts as its own memory.
+    /// The key of the plan. It counts as the plan's own memory.
     key: PlanKey,
     reservation: Reservation,
 }
@@ -129,21 +131,21 @@ pub struct GatherPlan {
 /// Spans that are in memory at one time, and the moves of their elements in the order of the chunk.
 #[derive(Debug)]
 struct Part {
-    /// The ends of its spans and of its moves in the lists.
+    /// The ends of the part's spans and moves in the lists.
     spans: usize,
     moves: usize,
-    /// Elements of all its spans.
+    /// Number of elements in all its spans.
     len: u64,
 }
 
 /// Elements of a record that are read at once.
 #[derive(Debug)]
 struct Span {
-    /// Among the records that touch the chunk.
+    /// Number of the record among those that touch the chunk.
     record: u32,
-    /// The first element, counted from the start of the record.
+    /// First element, counted from the start of the record.
     start: u64,
-    /// How many elements.
+    /// Number of elements.
     len: u64,
 }
 
@@ -162,7 +164,8 @@ impl GatherPlan {
         self.is_whole
     }
 
-    /// Finds the runs of a chunk. `None` where it has too many elements for a plan, or the index contradicts itself.
+    /// Makes a plan from the runs of a chunk. `None` where the chunk has too many elements for a plan, or the index
+    /// contradicts itself.
     pub fn of(
         task: &Task,
         chunk: &BoxRecords<'_>,
@@ -172,7 +175,7 @@ impl GatherPlan {
         Self::with_scratch(task, chunk, touching, elements.max(LONG))
     }
 
-    /// The same where at most `scratch` elements are read before they move, or one span.
+    /// [`GatherPlan::of`] with at most `scratch` elements, or one span, that are read before they move.
     fn with_scratch(
         task: &Task,
         chunk: &BoxRecords<'_>,
@@ -187,7 +190,7 @@ impl GatherPlan {
         let mut found: Vec<(u32, Run)> = Vec::new();
         let mut record = 0;
         chunk.runs(task, |of, _, run| {
-            // Records come in the same order. One that has part in nothing is passed over.
+            // Records come in the same order. A record without a run is passed over.
             let after = touching.records[record..].iter();
             let skipped = after.take_while(|stored| **stored != of.stored).count();
             record += skipped;
@@ -221,12 +224,12 @@ impl GatherPlan {
         let reservation = &mut plan.reservation;
         reservation.grow(bytes.saturating_sub(reservation.bytes()))?;
         reservation.shrink_to(bytes);
-        // It is kept for all users.
+        // The plan is kept for all users.
         reservation.release_share();
         Ok(Some(plan))
     }
 
-    /// Adds a part of as many of the first runs as may be in memory at one time. Returns how many these are.
+    /// Adds a part with as many of the first runs as may be in memory at one time. Returns their number.
     fn add_part(&mut self, task: &Task, runs: &[(u32, Run)], scratch: u64) -> Result<usize, Fault> {
         let reservation = &mut self.reservation;
         let (mut taken, mut len) = (0, 0);
@@ -270,7 +273,7 @@ impl GatherPlan {
         Ok(taken)
     }
 
-    /// Moves the elements of these records into a chunk that has fill values. Returns the source files that were read.
+    /// Moves the elements of these records into a chunk of fill values. Returns the source files that were read.
     pub fn apply(
         &self,
         task: &Task,
@@ -311,7 +314,7 @@ impl GatherPlan {
     }
 }
 
-/// Whether no two runs of a record have elements of it in common, as in all logs: an index that was kept may be damaged.
+/// Whether no two runs of a record share elements. This holds in all logs, but an index from the disk may be damaged.
 fn are_apart(runs: &[(u32, Run)]) -> bool {
     let mut end = (0, 0);
     runs.iter().all(|(record, run)| {
@@ -322,7 +325,7 @@ fn are_apart(runs: &[(u32, Run)]) -> bool {
     })
 }
 
-/// How many of the first runs are read at once: those of one record that are near each other.
+/// The number of first runs that are read at once. They are near each other in one record.
 fn span(runs: &[(u32, Run)]) -> usize {
     let (record, first) = runs[0];
     let mut end = first.in_record + first.len;
@@ -354,7 +357,7 @@ mod tests {
 
     const DIMS: [u64; 2] = [7, 40];
 
-    /// What a record covers. Selections are those of these numbers.
+    /// Elements that a record covers. Selections are given by their numbers.
     #[derive(Debug, Clone)]
     enum Covered {
         Step { selection: usize, lead: u64 },
@@ -364,7 +367,7 @@ mod tests {
 
     type Sides = ([u64; 2], [u64; 2]);
 
-    /// Blocks within a part of the dataset that does not go to its end, so that chunks differ in what they have.
+    /// Blocks within a part of the dataset that does not go to its end, so that chunks differ in their blocks.
     fn blocks() -> impl Strategy<Value = Vec<Sides>> {
         let block = (0..DIMS[0] - 1, 0..DIMS[1] - 8, 1u64..3, 1u64..9);
         let block = block.prop_map(|(row, column, rows, columns)| ([row, column], [rows, columns]));

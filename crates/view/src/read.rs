@@ -72,7 +72,7 @@ impl<'a> Regions<'a> {
         Ok(len)
     }
 
-    /// Reads from one node of a dataset's chunk index. `offset`: bytes from the start of the index.
+    /// Reads from one node of a dataset's chunk index. `offset` counts bytes from the start of the index.
     fn read_node(self, task: &Task, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let (dataset, place) = self.view.dataset(number);
         let Some((tree, base)) = &place.tree else {
@@ -94,7 +94,7 @@ impl<'a> Regions<'a> {
             let mut origin = place.grid.origin(chunk);
             origin.push(0);
             Key {
-                // It fits: that was checked when the address map was made.
+                // The size fits, which was checked when the address map was made.
                 size: stored.unwrap_or(place.stored) as u32,
                 filter_mask: if stored.is_some() { 0 } else { mask },
                 origin,
@@ -106,7 +106,7 @@ impl<'a> Regions<'a> {
         Ok(copy_from(&bytes, at, buf))
     }
 
-    /// Reads from the data of a dataset. `offset`: bytes from the start of its first chunk.
+    /// Reads from the data of a dataset. `offset` counts bytes from the start of its first chunk.
     pub(super) fn read_data(
         self,
         task: &Task,
@@ -124,7 +124,7 @@ impl<'a> Regions<'a> {
         }
     }
 
-    /// Fills `buf` with bytes of a dataset that was never logged and lies in one piece. `offset`: bytes from its start.
+    /// Fills `buf` with bytes of a dataset that was never logged and lies in one piece. `offset` counts from its start.
     pub fn read_extent(self, number: usize, offset: u64, buf: &mut [u8]) -> Result<()> {
         let Content::Extent {
             source,
@@ -162,7 +162,7 @@ impl<'a> Regions<'a> {
         Ok(len)
     }
 
-    /// Reads from one chunk. `offset`: bytes from the start of the dataset's first chunk.
+    /// Reads from one chunk. `offset` counts bytes from the start of the dataset's first chunk.
     fn read_chunk(self, task: &Task, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let (dataset, place) = self.view.dataset(number);
         let (id, offset) = (
@@ -171,7 +171,7 @@ impl<'a> Regions<'a> {
         );
         let is_filtered = !dataset.filters.is_empty();
         if offset >= place.stored && !is_filtered {
-            // The rest of the slot. The length of a filtered chunk is known once it was made.
+            // The rest of the slot. The length of a filtered chunk is known only once the chunk is made.
             return Ok(zeros(buf, place.slot - offset));
         }
         let cached = self
@@ -226,14 +226,14 @@ impl<'a> Regions<'a> {
     }
 }
 
-/// Fills `buf` with zeros, at most `left` of them. Returns how many.
+/// Fills at most `left` bytes of `buf` with zeros. Returns their number.
 fn zeros(buf: &mut [u8], left: u64) -> usize {
     let len = buf.len().min(left as usize);
     buf[..len].fill(0);
     len
 }
 
-/// Copies the bytes from `at` on, as far as they go. Returns how many.
+/// Copies the bytes from `at` on into `buf`, as far as they go. Returns their number.
 fn copy_from(bytes: &[u8], at: usize, buf: &mut [u8]) -> usize {
     let len = buf.len().min(bytes.len() - at);
     buf[..len].copy_from_slice(&bytes[at..at + len]);

@@ -23,7 +23,7 @@ impl ViewReader {
         ViewReader { view, position: 0 }
     }
 
-    /// The view that it reads.
+    /// The view that is read.
     pub fn view(&self) -> &Arc<View> {
         &self.view
     }

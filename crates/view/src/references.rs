@@ -1,5 +1,5 @@
-//! Where the bytes of a chunk lie in the files of the log, for readers that read these files without this crate, such as
-//! those of Zarr.
+//! Places of chunks in the files of the log, for readers that read these files without this crate, such as those of
+//! Zarr.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use h5logfs_log::filters::{self, DEFLATE, Filter};
 use h5logfs_log::model::{Block, Encoding, Record};
 use h5logfs_log::snapshot::Content;
 
-/// What the bytes of a chunk in a file of the log are.
+/// The form of a chunk's bytes in a file of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
@@ -24,7 +24,7 @@ pub enum Form {
     Swapped,
     /// The elements after all filters of the dataset.
     Filtered,
-    /// The elements as a zlib stream, which the filters of the dataset do not tell of.
+    /// The elements as a zlib stream, of which the filters of the dataset say nothing.
     Deflated,
 }
 
@@ -33,20 +33,21 @@ pub enum Form {
 pub struct ChunkReference {
     /// Number of the source file.
     pub source: u16,
-    /// The first byte, counted from the start of the file, whatever the arrangement of the source is.
+    /// Offset of the first byte in the file, whatever the arrangement of the source is.
     pub offset: u64,
-    /// Bytes of the whole chunk. Of a chunk at the edge of its dataset, those behind the last element mean nothing.
+    /// Length of the whole chunk in bytes. In a chunk at the edge of its dataset, the bytes behind the last element
+    /// mean nothing.
     pub len: u64,
-    /// What they are.
+    /// Form of the bytes.
     pub form: Form,
 }
 
-/// Chunks, by their numbers in the grid, and where each of them lies.
+/// Chunks, with their numbers in the grid and their places.
 pub type PlacedChunks<'a> = Box<dyn Iterator<Item = Result<PlacedChunk>> + 'a>;
-/// A chunk. `None`: it does not lie in the files of the log in one piece.
+/// A chunk and its place. `None` where the chunk does not lie in one piece of a file.
 pub type PlacedChunk = (u64, Option<ChunkReference>);
 
-/// Where the chunks of a view lie in the files of its log.
+/// The places of a view's chunks in the files of its log.
 #[derive(Debug, Clone, Copy)]
 pub struct References<'a> {
     view: &'a View,
@@ -58,11 +59,11 @@ impl<'a> References<'a> {
         References { view }
     }
 
-    /// The chunks of a dataset that were written, by ascending number, and where each lies. `None` for a chunk that
-    /// does not lie in the log in one piece: it has to be read from the view. Chunks that are left out have the fill
+    /// The written chunks of a dataset with their places, by ascending number. The place is `None` for a chunk that
+    /// does not lie in the log in one piece, and has to be read from the view. Chunks that are left out have the fill
     /// value. Fails where elements of the dataset cannot be read.
     ///
-    /// After the last one, call [`References::check_sources`].
+    /// After the last chunk, call [`References::check_sources`].
     pub fn of(self, number: usize) -> Result<PlacedChunks<'a>> {
         match &self.view.snapshot.datasets[number].content {
             Content::Unreadable(reason) => {
@@ -98,8 +99,8 @@ impl<'a> References<'a> {
         }
     }
 
-    /// The bytes of a chunk after `pipeline`, where they lie in the log like that. They are decoded once, to see that they
-    /// can be.
+    /// The bytes of a chunk after `pipeline`, if the log has them in this form. They are decoded once, to make sure
+    /// that they can be.
     pub fn stored_chunk(
         self,
         task: &Task,
@@ -139,7 +140,8 @@ impl<'a> References<'a> {
         self.view.check_unchanged(0..self.view.sources.len())
     }
 
-    /// The elements of a chunk, without the filters of its dataset. Those past the dataset's edge have the fill value.
+    /// The elements of a chunk, without the filters of its dataset. Elements past the dataset's edge have the fill
+    /// value.
     pub fn chunk_elements(self, id: ChunkId) -> Result<Vec<u8>> {
         let (dataset, place) = self.view.dataset(id.dataset);
         if let Content::Extent { .. } = dataset.content {
@@ -153,14 +155,14 @@ impl<'a> References<'a> {
         Ok(raw.into_parts().0)
     }
 
-    /// A chunk after the filters of its dataset. Unlike the bytes of the view, which store them, it is compressed.
+    /// A chunk after the filters of its dataset. Unlike the stored deflate blocks of the view, it is compressed.
     pub fn compressed_chunk(self, id: ChunkId) -> Result<Vec<u8>> {
         let raw = self.chunk_elements(id)?;
         filters::compress(&raw, &self.view.snapshot.datasets[id.dataset].filters)
             .map_err(|e| self.view.bad_chunk(id, e))
     }
 
-    /// Where the chunk lies in one piece, if it does. Looks at the last block that touches it.
+    /// The place of the chunk, if it lies in one piece. Looks only at the last block that touches the chunk.
     fn reference(self, resolver: &ChunkResolver<'_>) -> Result<Option<ChunkReference>, Fault> {
         let found = resolver.if_covered(|record, block| match record.fault {
             Some(reason) => Err(Fault::from(reason)),
@@ -171,7 +173,7 @@ impl<'a> References<'a> {
         found.unwrap_or(Ok(None))
     }
 
-    /// The same for a chunk that `block` covers.
+    /// The place of a chunk that `block` covers.
     fn reference_in(
         self,
         resolver: &ChunkResolver<'_>,
@@ -184,7 +186,7 @@ impl<'a> References<'a> {
             Encoding::Converted => form_of(record.conversion?)?,
             Encoding::Pipeline if can_apply_all(&resolver.dataset.filters) => Form::Filtered,
             Encoding::Deflate => Form::Deflated,
-            // What these bytes are, and how many, shows only where they are read.
+            // The form and the number of these bytes show only when they are read.
             Encoding::Pipeline
             | Encoding::RawOrDeflate
             | Encoding::DeflateStream
@@ -224,7 +226,7 @@ impl<'a> References<'a> {
         }
     }
 
-    /// The offset in its file of so many bytes of a source; `None` where they do not lie there in one piece.
+    /// The file offset of `len` bytes of a source. `None` where they do not lie in one piece of the file.
     fn one_piece(self, source: u16, offset: u64, len: u64) -> Option<u64> {
         self.view.sources[usize::from(source)].one_piece(offset, len)
     }
@@ -243,7 +245,8 @@ fn can_apply_all(pipeline: &[Filter]) -> bool {
     pipeline.iter().all(Filter::can_apply)
 }
 
-/// What numbers are that this conversion makes those of the dataset of, where it changes at most their byte order.
+/// The form of numbers that this conversion turns into those of the dataset. `None` where it changes more than their
+/// byte order.
 fn form_of(conversion: &Conversion) -> Option<Form> {
     let Conversion::Numbers(numbers) = conversion else {
         return None;

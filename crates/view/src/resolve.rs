@@ -1,5 +1,5 @@
-//! Which stored elements make up a chunk: the walk from the last record that touches it to the first, until
-//! every element is covered.
+//! Finds the stored elements that make up a chunk. The walk goes from the last record that touches the chunk to the
+//! first, until every element is covered.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use h5logfs_log::conversion::Conversion;
 use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
 use h5logfs_log::snapshot::Dataset;
 
-/// How a chunk is served.
+/// The way in which a chunk is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkSource {
     /// The stored bytes of one record are the stored bytes of the chunk.
@@ -25,11 +25,11 @@ pub enum ChunkSource {
     Assemble,
 }
 
-/// Where the elements of a chunk follow each other in the log.
+/// The place of a chunk's elements that follow each other in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InPlace {
     pub source: u16,
-    /// Of the chunk's first element, in bytes of the source file.
+    /// Offset of the chunk's first element in the source file, in bytes.
     pub offset: u64,
     pub conversion: Option<Conversion>,
 }
@@ -37,9 +37,9 @@ pub struct InPlace {
 /// Elements of a record that follow each other in the record and in the chunk. All members count elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// The first one, counted from the start of the record.
+    /// First element, counted from the start of the record.
     pub in_record: u64,
-    /// The first one, counted from the start of the chunk.
+    /// First element, counted from the start of the chunk.
     pub in_chunk: u64,
     pub len: u64,
 }
@@ -54,13 +54,13 @@ pub struct ChunkResolver<'a> {
 }
 
 impl ChunkResolver<'_> {
-    /// How the chunk is served. Looks at one block: the last one that touches the chunk.
+    /// The way in which the chunk is served. Looks only at the last block that touches the chunk.
     pub fn source(&self) -> ChunkSource {
         self.if_covered(|record, block| self.source_in(record, block))
             .unwrap_or(ChunkSource::Assemble)
     }
 
-    /// As [`BoxRecords::if_covered`] of the chunk.
+    /// [`BoxRecords::if_covered`] of the chunk.
     pub(super) fn if_covered<T>(
         &self,
         found: impl FnOnce(&Record<'_>, &Block<'_>) -> T,
@@ -68,9 +68,9 @@ impl ChunkResolver<'_> {
         self.records(&[self.index]).if_covered(found)
     }
 
-    /// How the chunk is served from `block`, which covers it.
+    /// The way in which the chunk is served from `block`, which covers it.
     fn source_in(&self, record: &Record<'_>, block: &Block<'_>) -> ChunkSource {
-        // Object references are translated, and a fault is reported, where chunks are assembled.
+        // Object references and faults are left to the code that assembles chunks.
         if record.fault.is_some() || !self.dataset.references.is_empty() {
             return ChunkSource::Assemble;
         }
@@ -88,25 +88,26 @@ impl ChunkResolver<'_> {
         in_place.map_or(ChunkSource::Assemble, ChunkSource::InPlace)
     }
 
-    /// Whether the block is the whole chunk, is all that the record has, and fits into the chunk's slot.
+    /// Whether the block is the whole chunk, is the only one of its record, and fits into the chunk's slot.
     fn is_stored_chunk(&self, record: &Record<'_>, block: &Block<'_>) -> bool {
         record.stored.len <= self.place.slot && self.is_all_of(record, block)
     }
 
-    /// Whether the block is the whole chunk, with what lies past the dataset's edge, and is all that the record has.
+    /// Whether the block is the whole chunk, including elements past the dataset's edge, and is the only one of its
+    /// record.
     pub(super) fn is_all_of(&self, record: &Record<'_>, block: &Block<'_>) -> bool {
         record.selection.is_none()
             && block.start == self.bounds.start
             && block.count == self.place.grid.chunk
     }
 
-    /// The run of all elements of the dataset that the chunk has, of a block that covers them; `None` where they do
-    /// not follow each other from the start of the chunk on.
+    /// The run of all elements that the chunk has within the dataset, from a block that covers them. `None` where they
+    /// do not follow each other from the start of the chunk on.
     pub(super) fn only_run(&self, block: &Block<'_>) -> Option<Run> {
         self.records(&[self.index]).only_run(block)
     }
 
-    /// As [`BoxRecords::runs`] of the chunk.
+    /// [`BoxRecords::runs`] of the chunk.
     pub fn runs(
         &self,
         task: &Task,
@@ -115,7 +116,7 @@ impl ChunkResolver<'_> {
         self.records(&[self.index]).runs(task, take)
     }
 
-    /// The records of the chunk, in these indexes.
+    /// The records of the chunk in these indexes.
     pub fn records<'b>(&'b self, indexes: &'b [&'b DatasetIndex]) -> BoxRecords<'b> {
         BoxRecords {
             indexes,
@@ -124,13 +125,14 @@ impl ChunkResolver<'_> {
         }
     }
 
-    /// Elements of the chunk that belong to the dataset.
+    /// Number of the chunk's elements that belong to the dataset.
     fn elements(&self) -> u64 {
         self.bounds.count().product()
     }
 
-    /// How many elements of the chunk some record wrote, or lie below the records. Each run that is looked at is taken off `budget`;
-    /// `None` where that is not enough, or where the count needs a bitmap of more than `max_elements`.
+    /// Number of the chunk's elements that some record wrote, or that lie below the records. Each run that is looked at
+    /// takes 1 off `budget`. `None` where the budget does not suffice, or where the count needs a bitmap of more than
+    /// `max_elements`.
     pub fn count_written(&self, task: &Task, budget: &mut u64, max_elements: u64) -> Option<u64> {
         if self.if_covered(|_, _| ()).is_some() {
             return Some(self.elements());
@@ -150,21 +152,22 @@ impl ChunkResolver<'_> {
 
 /// A box of a dataset, and the records that make it up.
 pub struct BoxRecords<'a> {
-    /// Records of a later index apply later.
+    /// Indexes of the records. Records of a later index apply later.
     pub indexes: &'a [&'a DatasetIndex],
-    /// The elements that are wanted.
+    /// The wanted elements.
     pub bounds: &'a Bounds,
-    /// Sides of the box in memory. It begins with the first of the wanted elements, and may be larger than they are.
+    /// Sides of the box in memory. The box begins with the first of the wanted elements, and may be larger than they
+    /// are.
     pub sides: &'a [u64],
 }
 
 impl BoxRecords<'_> {
-    /// Calls `found` where the last block that touches the box covers all of it. Of several indexes none is looked at.
+    /// Calls `found` where the last block that touches the box covers all of it. Several indexes are not looked at.
     pub fn if_covered<T>(&self, found: impl FnOnce(&Record<'_>, &Block<'_>) -> T) -> Option<T> {
         let (&[index], bounds) = (self.indexes, self.bounds) else {
             return None;
         };
-        // To find the last of many may mean to sort them.
+        // To find the last of many records may mean to sort them.
         if !index.may_cover(bounds) {
             return None;
         }
@@ -181,8 +184,8 @@ impl BoxRecords<'_> {
         }
     }
 
-    /// The run of all wanted elements, of a block that covers them; `None` where they do not follow each other from the
-    /// start of the box on.
+    /// The run of all wanted elements, from a block that covers them. `None` where they do not follow each other from
+    /// the start of the box on.
     pub fn only_run(&self, block: &Block<'_>) -> Option<Run> {
         let mut first = None;
         Overlap::new(self.sides, self.bounds).runs(block, |run| {
@@ -193,8 +196,8 @@ impl BoxRecords<'_> {
         first.filter(|run| run.in_chunk == 0 && run.len == wanted)
     }
 
-    /// Where all elements of the box follow each other in `block`, which covers it, of a record that is stored as it is or
-    /// converted. `element`: the size of one in the dataset, in bytes.
+    /// The place of all elements of the box in `block`, which covers it, if they follow each other there. The record
+    /// must be stored as it is, or converted. `element` is the size of an element in the dataset, in bytes.
     pub fn in_place(
         &self,
         record: &Record<'_>,
@@ -206,7 +209,7 @@ impl BoxRecords<'_> {
         let size = element_in_log(record, element);
         let start = run.in_record.checked_mul(size)?;
         let offset = record.stored.offset.checked_add(start)?;
-        // Offsets of all its elements can be had without another look.
+        // The offsets of all its elements need no further check.
         offset.checked_add(elements.checked_mul(size)?)?;
         Some(InPlace {
             source: record.stored.source,
@@ -215,9 +218,9 @@ impl BoxRecords<'_> {
         })
     }
 
-    /// Shows `take` each run of elements that the box takes from a record, with that record and the block
-    /// in it. No element of the box is in two runs. Stops at the first error. Returns which of the wanted elements some
-    /// record wrote.
+    /// Passes each run of elements that the box takes from a record to `take`, with that record and the block in it. No
+    /// element of the box is in two runs. Stops at the first error. Returns which of the wanted elements some record
+    /// wrote.
     pub fn runs(
         &self,
         task: &Task,
@@ -226,8 +229,8 @@ impl BoxRecords<'_> {
         self.runs_in(Order::Back, task, take)
     }
 
-    /// As [`BoxRecords::runs`], but in the order in which the index has them, and without their blocks. That is faster, and
-    /// the same as long as no element lies in two records: fails at the first that does.
+    /// [`BoxRecords::runs`] in the order of the index, and without blocks. This is faster, and gives the same runs as
+    /// long as no element lies in two records. Fails at the first element that does.
     pub fn runs_apart(
         &self,
         task: &Task,
@@ -277,7 +280,7 @@ impl BoxRecords<'_> {
                 });
                 match taken {
                     Err(reason) => ControlFlow::Break(Err(reason)),
-                    // In any order one that overlaps may still come.
+                    // In any other order, a record that overlaps may still come.
                     Ok(()) if covered.missing() == 0 && order == Order::Back => {
                         ControlFlow::Break(Ok(()))
                     }
@@ -294,10 +297,10 @@ impl BoxRecords<'_> {
     }
 }
 
-/// The common parts of one chunk and of blocks. Its vectors are used again for each block.
+/// The common parts of one chunk and of blocks. The vectors serve one block after the other.
 pub struct Overlap<'a> {
     chunk: &'a Bounds,
-    /// Sides of the chunk, with the elements past the dataset's edge.
+    /// Sides of the chunk, including elements past the dataset's edge.
     sides: &'a [u64],
     start: Vec<u64>,
     end: Vec<u64>,
@@ -305,7 +308,7 @@ pub struct Overlap<'a> {
 }
 
 impl<'a> Overlap<'a> {
-    /// `sides`: those of the chunk in memory.
+    /// `sides` are those of the chunk in memory.
     pub fn new(sides: &'a [u64], chunk: &'a Bounds) -> Self {
         Overlap {
             chunk,
@@ -316,7 +319,7 @@ impl<'a> Overlap<'a> {
         }
     }
 
-    /// Shows `take` the runs of a block's elements that lie in the chunk, until it returns false.
+    /// Passes the runs of a block's elements that lie in the chunk to `take`, until it returns `false`.
     pub fn runs(&mut self, block: &Block<'_>, mut take: impl FnMut(Run) -> bool) {
         if let (&[start], &[count], &[from], &[to]) = (
             block.start,
@@ -368,7 +371,7 @@ impl<'a> Overlap<'a> {
         }
     }
 
-    /// Counts the dimensions before `inner` up, the last of them fastest. Returns false at the end.
+    /// Counts up the dimensions before `inner`, the last of them fastest. Returns `false` at the end.
     fn next_row(&mut self, inner: usize) -> bool {
         for d in (0..inner).rev() {
             self.at[d] += 1;

@@ -14,11 +14,11 @@ use h5logfs_log::source_file::SourceFile;
 use rustix::fs::{AtFlags, OFlags, fsync, unlinkat};
 use rustix::io::Errno;
 
-/// Deletes the log at `log` below `dir`. `files` are the files that a scan has found to be its own.
+/// Deletes the log at `log` below `dir`. `files` are its own files, as a scan has found them.
 ///
-/// The log file goes first, and is gone on the disk before another file goes: so whenever this ends, there is the whole log,
-/// or none, and the names of what is left of it tell what it was part of. Until the end the journal keeps others from
-/// making a log of that name.
+/// The log file goes first, and its removal is on the disk before another file goes. So an interruption leaves the
+/// whole log or none, and the names of leftover files tell which log they were part of. The journal goes last, because
+/// it keeps others from making a log of that name.
 pub(super) fn delete(dir: &SourceDir, log: &Path, mut files: Vec<SourcePath>) -> Result<()> {
     let path = dir.full_path(log);
     let source = SourceFile::open(dir, log)?;
@@ -28,7 +28,7 @@ pub(super) fn delete(dir: &SourceDir, log: &Path, mut files: Vec<SourcePath>) ->
         if file.dir != 0 || !is_own_file(log, &file.path) {
             let part = own.full_path(file);
             let reason = format!(
-                "{} is part of it, which no lock protects from a job that writes it: delete both by hand",
+                "{} is part of it, and no lock shows whether a job writes it: delete both by hand",
                 part.display()
             );
             return Err(Error::of(&path, reason));
@@ -75,7 +75,7 @@ fn lock(
     has_journal: bool,
 ) -> Result<Option<File>> {
     if !has_journal {
-        // A journal of another user is none of this log.
+        // A journal of another user does not belong to this log.
         return match own.check(journal) {
             Ok(()) => Err(Error::of(path, "a job has begun to write it meanwhile")),
             Err(_) => Ok(None),
@@ -100,7 +100,7 @@ fn directory(dir: &SourceDir, relative: &Path) -> Result<OwnedFd> {
     opened.map_err(|e| Error::io(dir.full_path(relative), e))
 }
 
-/// Removes a directory of files of the log. One with other files stays.
+/// Removes a directory after the files of the log in it, unless it has other files.
 fn close_directory(
     dir: &SourceDir,
     held: &OwnedFd,
@@ -147,7 +147,7 @@ mod tests {
         found
     }
 
-    /// A log with a journal and subfiles, and files of others.
+    /// A log with a journal and subfiles, and files that are not its own.
     fn place() -> (tempfile::TempDir, SourceDir, Vec<SourcePath>) {
         let dir = tempfile::tempdir().unwrap();
         let own = [
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.h5_0_0.meta", "b.h5"]);
         let (dir, held, files) = place();
         fs::write(dir.path().join("a.h5.subfiles/notes"), "").unwrap();
-        // What a rank has spilled, and a file of a user with such a name.
+        // A spilled extent, and a file of a user with such a name.
         let spills = dir.path().join("a.h5.h5logfs-spill");
         fs::create_dir(&spills).unwrap();
         fs::write(spills.join("0.1"), "h5lgxtnt").unwrap();

@@ -1,7 +1,7 @@
 //! Keeps the process from forking while a thread is at work with logs.
 //!
-//! A forked process has one thread. A lock that another thread held is then held for ever. So each piece of work passes
-//! this gate, and a fork waits until no thread is inside. The gate itself has no lock.
+//! A forked process has one thread, and a lock that another thread held stays locked for ever. So each piece of work
+//! passes this gate, and a fork waits until no thread is inside. The gate itself has no lock.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -11,20 +11,20 @@ use h5logfs_common::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use h5logfs_common::sync::thread;
 
 static GATE: Gate = Gate::new();
-/// The C library calls this code around each fork.
+/// Whether the C library calls this code around each fork.
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// How often this thread is inside.
+    /// Number of nested pieces of work of this thread.
     static INSIDE_HERE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How long a fork waits. A read of a file system that hangs must not hang the host for ever.
+/// Longest wait of a fork. A read of a file system that hangs must not hang the host for ever.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Pause between two looks at the gate.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The process was forked while another thread was inside, so locks may be held that nothing releases.
+/// Error of a process that was forked while another thread was inside. Locks may be held that nothing releases.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "this process was forked while another thread was reading a log, and that took longer than {} seconds; \
@@ -33,23 +33,23 @@ const PAUSE: Duration = Duration::from_micros(50);
 )]
 pub struct Broken;
 
-/// A piece of work. It ends on drop, in the thread in which it has begun.
+/// A piece of work. It ends on drop, in the thread that began it.
 #[derive(Debug)]
 pub struct Inside(PhantomData<*const ()>);
 
 /// The state of the gate.
 #[derive(Debug)]
 struct Gate {
-    /// Both counts in one number, because a thread that enters must see the forks and count itself in one step. A process
-    /// that is forked between two steps would find a thread inside that waits before the gate.
+    /// Pieces of work inside, in the lower half. Threads that fork or wait to do so, in the upper half.
     ///
-    /// The lower half: pieces of work inside. The upper half: threads that fork, or wait to do so.
+    /// One number holds both counts, because a thread that enters must see the forks and count itself in one step. A
+    /// process that is forked between two steps would find a thread inside that waits before the gate.
     counts: AtomicU64,
-    /// This process was forked while another thread was inside.
+    /// Whether this process was forked while another thread was inside.
     is_broken: AtomicBool,
 }
 
-/// One thread that forks.
+/// One thread in the upper half of [`Gate::counts`].
 const FORK: u64 = 1 << 32;
 
 impl Gate {
@@ -60,8 +60,8 @@ impl Gate {
         }
     }
 
-    /// A thread that is inside `own` times begins a piece of work. Fails where a thread forks, which waits for those
-    /// that are inside already.
+    /// Begins a piece of work for a thread that is inside `own` times. Fails for a thread that is not inside yet while
+    /// another one forks. A fork waits only for threads that are inside already.
     fn try_enter(&self, own: u64) -> bool {
         let entered = |counts| (own > 0 || counts < FORK).then_some(counts + 1);
         self.counts
@@ -73,7 +73,7 @@ impl Gate {
         self.counts.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Shuts the gate, and waits until no thread is inside but this one, which is so `own` times.
+    /// Shuts the gate, and waits until no other thread is inside. This thread is inside `own` times.
     fn before_fork(&self, own: u64) {
         self.counts.fetch_add(FORK, Ordering::SeqCst);
         let until = Instant::now() + LONGEST_WAIT;
@@ -82,12 +82,12 @@ impl Gate {
         }
     }
 
-    /// This fork is over, others may not be.
+    /// Ends a fork of this process. Other forks may go on.
     fn after_fork(&self) {
         self.counts.fetch_sub(FORK, Ordering::SeqCst);
     }
 
-    /// The thread that has forked is the only one here. It was inside `own` times.
+    /// Sets the counts in the new process, where the thread that has forked is the only one. It was inside `own` times.
     fn in_new_process(&self, own: u64) {
         if inside(self.counts.swap(own, Ordering::SeqCst)) > own {
             self.is_broken.store(true, Ordering::SeqCst);
@@ -95,12 +95,12 @@ impl Gate {
     }
 }
 
-/// The pieces of work of [`Gate::counts`].
+/// The lower half of [`Gate::counts`].
 fn inside(counts: u64) -> u64 {
     counts % FORK
 }
 
-/// Begins a piece of work: waits for forks that are going on.
+/// Begins a piece of work, after the end of all forks in progress.
 pub fn enter() -> Result<Inside, Broken> {
     register();
     if GATE.is_broken.load(Ordering::SeqCst) {
@@ -121,8 +121,8 @@ impl Drop for Inside {
     }
 }
 
-/// Several threads may do this at once: then each fork counts as several, which also end together. A `Once` would stay
-/// locked in a process that is forked meanwhile.
+/// Has the C library call the gate. Several threads may do this at once: each fork then counts as several, which end
+/// together. A `Once` would stay locked in a process that is forked meanwhile.
 fn register() {
     if IS_REGISTERED.load(Ordering::SeqCst) {
         return;
@@ -152,13 +152,13 @@ mod tests {
 
     use super::*;
 
-    /// Forks; the new process ends at once, with status 0 where `enter` lets it in.
+    /// Forks. The new process ends at once, with status 0 where `enter` lets it in.
     fn fork() -> i32 {
         // SAFETY: the new process calls what may be called there: atomics, and `_exit`.
         let process = unsafe { libc::fork() };
         if process == 0 {
             let status = i32::from(enter().is_err());
-            // SAFETY: it takes a number.
+            // SAFETY: `_exit` takes a number.
             unsafe { libc::_exit(status) };
         }
         let mut status = -1;
@@ -175,7 +175,7 @@ mod tests {
             scope.spawn(|| {
                 let _outer = enter().unwrap();
                 begun.send(()).unwrap();
-                // Until the fork waits: then a nested piece of work must not wait for it.
+                // Nested work must not wait for a fork that waits.
                 while GATE.counts.load(Ordering::SeqCst) < FORK {
                     thread::yield_now();
                 }
@@ -195,7 +195,7 @@ mod tests {
         let gate = Gate::new();
         gate.before_fork(0);
         gate.before_fork(0);
-        // What the process of one fork finds there: the other fork is going on elsewhere.
+        // The gate in the process of one fork, while the other fork is in progress.
         let new = Gate {
             counts: AtomicU64::new(gate.counts.load(Ordering::SeqCst)),
             is_broken: AtomicBool::new(false),
@@ -212,21 +212,21 @@ mod tests {
 #[cfg(all(test, feature = "model"))]
 mod model {
     use std::sync::Arc;
-    // Steps of the model itself, between which no other thread goes on.
+    // Atomics that are no steps of the model: no other thread goes on between them.
     use std::sync::atomic::AtomicU64 as Uninterrupted;
 
     use h5logfs_common::sync::model;
 
     use super::*;
 
-    /// A gate, and the pieces of work that hold locks now.
+    /// A gate, and the number of pieces of work that hold locks.
     struct Process {
         gate: Gate,
         at_work: Uninterrupted,
     }
 
     impl Process {
-        /// Works, and meanwhile once more, as nested calls do. In between it does `meanwhile`.
+        /// Does a piece of work with another one nested in it, then runs `meanwhile` inside the outer one.
         fn work(&self, meanwhile: impl FnOnce()) {
             while !self.gate.try_enter(0) {
                 thread::sleep(PAUSE);

@@ -1,7 +1,7 @@
 //! An open log that one part of a process hands to another one, in the same thread.
 //!
-//! The connector opens a file to learn whether it is a log, and then has libhdf5 open it by the file driver. Without this the
-//! file would be scanned twice, and its metadata would be in memory twice.
+//! The connector opens a file to learn whether it is a log, and then has libhdf5 open it by the file driver. Without
+//! the hand-over the file would be scanned twice, and its metadata would be in memory twice.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ struct HandedOver {
     log: OpenLog,
 }
 
-/// Does `act`. Meanwhile the first [`open`](super::open) of this path in this thread, with the options of the log, returns `log`.
+/// Runs `act`. During it, the first [`open`](super::open) of this path in this thread, with the options of the log,
+/// returns `log`.
 pub fn hand_over<R>(path: &Path, log: OpenLog, act: impl FnOnce() -> R) -> R {
     let _before = Before(replace(Some(HandedOver {
         path: path.to_owned(),
@@ -44,7 +45,7 @@ struct Before(Option<HandedOver>);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        // The close of a log that nobody took runs after the borrow.
+        // The drop of a log that nobody took runs after the borrow.
         drop(replace(self.0.take()));
     }
 }

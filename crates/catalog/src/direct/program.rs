@@ -7,8 +7,8 @@ use std::ptr;
 
 use crate::workers::PROGRAM_VARIABLE;
 
-/// The program, from the directory of the library: as in a directory of builds, from the native module of the Python
-/// package, from the plug-in there or a library in PREFIX/lib, and from a plug-in in PREFIX/lib/h5logfs/plugins.
+/// Places of the program relative to the directory of a library. The library may lie in a directory of builds, be the
+/// native module or the plug-in of the Python package, or lie in PREFIX/lib or PREFIX/lib/h5logfs/plugins.
 const PLACES: [&str; 5] = [
     "h5logfs",
     "bin/h5logfs",
@@ -17,8 +17,8 @@ const PLACES: [&str; 5] = [
     "../../../bin/h5logfs",
 ];
 
-/// The program that belongs to the library in which this code is. `None` where there is none, and where the environment
-/// names another one.
+/// The program that belongs to the library with this code. `None` where there is none, and where the environment names
+/// another program.
 pub fn beside_this_code() -> Option<PathBuf> {
     if std::env::var_os(PROGRAM_VARIABLE).is_some() {
         return None;
@@ -26,7 +26,7 @@ pub fn beside_this_code() -> Option<PathBuf> {
     beside_library(&this_library()?)
 }
 
-/// The program that was installed with a library, as the code of the library finds it.
+/// The program that was installed with a library.
 pub fn beside_library(library: &Path) -> Option<PathBuf> {
     // A link to a library leads to the directory in which it was installed.
     let library = library.canonicalize().ok()?;

@@ -1,7 +1,7 @@
-//! What open logs with the same limits of memory share, and what they leave there.
+//! Memory that open logs with the same limits share, and the states of closed logs in it.
 //!
-//! A program may open a log again and again. So chunks and indexes of a log that was closed stay for a while, without the
-//! view and its descriptors: as much of them as is worth it in a host that does not expect it.
+//! A program may open a log again and again. So chunks and indexes of a closed log stay for a while, without the view
+//! and its descriptors. They are bounded, because the host does not expect them.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -18,13 +18,13 @@ use h5logfs_view::cache::{Budget, Generation, MemoryLimits};
 
 use crate::options::ReadOptions;
 
-/// Logs that are remembered after their close.
+/// Number of closed logs that are remembered.
 const MOST_CLOSED: usize = 16;
 
 /// Bytes that stay when no log is open.
 const KEPT: u64 = 64 << 20;
 
-/// How coarse the clock of a file system may be. A file that has just changed may change again and have the same time.
+/// Coarsest tick of a file system's clock. A file that has just changed may change again and keep its time.
 const TICK: Duration = Duration::from_secs(2);
 
 /// The memory of open logs with the same limits.
@@ -37,9 +37,9 @@ pub struct Shared {
 
 #[derive(Debug, Default)]
 struct Logs {
-    /// Those that are open or being opened.
+    /// Number of logs that are open or being opened.
     open: usize,
-    /// The one that was closed last comes last.
+    /// Remembered logs, in the order of their closes.
     closed: VecDeque<Remembered>,
 }
 
@@ -47,7 +47,7 @@ struct Logs {
 #[derive(Debug, Clone)]
 pub struct Remembered {
     directory: PathBuf,
-    /// The options that decide the bytes of its view.
+    /// Options that decide the bytes of the view.
     settings: String,
     files: Vec<Source>,
     generation: Generation,
@@ -56,12 +56,12 @@ pub struct Remembered {
 
 static ALL: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
-/// The share of one log, which counts as open until this is dropped.
+/// The use of the memory by one log. The log counts as open until this is dropped.
 #[derive(Debug)]
 pub struct InUse(Arc<Shared>);
 
-/// What logs with these limits share, for one that is to be opened. That of other limits goes if no log is open with
-/// them.
+/// The memory for a log that is to be opened with these limits. Memory with other limits goes if no log with those is
+/// open.
 pub fn of(limits: MemoryLimits) -> InUse {
     let mut all = ALL.lock();
     all.retain(|shared| shared.limits == limits || shared.logs.lock().open > 0);
@@ -75,7 +75,8 @@ pub fn of(limits: MemoryLimits) -> InUse {
         all.push(Arc::clone(&new));
         new
     });
-    // Before the log is scanned, which takes long: else the open of another one with other limits would end this.
+    // The log counts before its scan, which takes long. Otherwise an open with other limits would drop the memory
+    // meanwhile.
     InUse::new(shared)
 }
 
@@ -136,7 +137,7 @@ impl Shared {
         found.map(|log| (log.generation, log.len))
     }
 
-    /// The view of a log is closed. `remembered`: its state, if that is certain.
+    /// Notes that the view of a log is closed. `remembered` is its state, if that is certain.
     pub fn closed(&self, generation: Generation, remembered: Option<Remembered>) {
         let mut logs = self.logs.lock();
         logs.closed.retain(|log| log.generation != generation);
@@ -156,7 +157,8 @@ impl Shared {
 }
 
 impl Remembered {
-    /// `None` for a log that a job may append to, or whose files have changed too recently to be sure of their state.
+    /// The state of an open log. `None` for a log that a job may append to, and for one whose files changed too
+    /// recently to be sure of their states.
     pub fn of(dir: &Path, options: &ReadOptions, view: &View) -> Option<Self> {
         let snapshot = view.snapshot();
         let limit = SystemTime::now().checked_sub(TICK)?;
@@ -186,7 +188,7 @@ mod tests {
         drop(of(others));
         let next = of(limits);
         assert!(Arc::ptr_eq(&being_scanned.budget, &next.budget));
-        // When none is open, that of other limits goes.
+        // An open with other limits drops the memory that no log uses.
         let budget = Arc::downgrade(&next.budget);
         drop((being_scanned, next));
         drop(of(others));

@@ -1,4 +1,4 @@
-//! Companion files: files that make a log of another file, which does not change when they come and go.
+//! Companion files: they make a log of another file, which does not change when they come and go.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use h5logfs_log::ownership::Foreign;
 use h5logfs_log::part_names;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 
-/// The companion files of one file that may come and go without a change of it.
+/// The companion files of one file. They may come and go without a change of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Companions {
-    /// All files with the names of such files, sorted.
+    /// All files with names of companion files, sorted.
     pub named: Vec<SourcePath>,
-    /// Those that belong to the log (see [`ownership`](h5logfs_log::ownership)).
+    /// The files that belong to the log (see [`ownership`](h5logfs_log::ownership)).
     pub own: Vec<SourcePath>,
 }
 
@@ -26,7 +26,7 @@ impl Companions {
         self.own.len() < self.named.len()
     }
 
-    /// The companion files when the names are `named` instead. Only files whose names are new are examined.
+    /// The companion files after the names have become `named`. Only files with new names are examined.
     pub fn renamed(&self, files: &LogFiles<'_>, named: Vec<SourcePath>) -> Self {
         let is_own = |place: &&SourcePath| {
             let is_new = self.named.binary_search(place).is_err();
@@ -41,8 +41,8 @@ fn is_foreign(files: &LogFiles<'_>, place: &SourcePath) -> bool {
     files.check(place).is_err_and(|e| foreign(&e).is_some())
 }
 
-/// The files that have names of companion files of one log, but do not belong to it. There may be any number of them, so
-/// only the first is named.
+/// Files with names of companion files that do not belong to the log. There may be any number of them, so only the
+/// first is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForeignFiles {
     first: Option<(PathBuf, Foreign)>,
@@ -50,7 +50,7 @@ pub struct ForeignFiles {
 }
 
 impl ForeignFiles {
-    /// Adds what is at `place` if it does not belong to the log; returns whether it did.
+    /// Adds the file at `place` if it does not belong to the log. Returns whether it was added.
     pub(super) fn add_if_foreign(&mut self, files: &LogFiles<'_>, place: &SourcePath) -> bool {
         let error = files.check(place).err();
         let Some(reason) = error.and_then(|e| foreign(&e)) else {
@@ -63,7 +63,7 @@ impl ForeignFiles {
         true
     }
 
-    /// What a user should know of them; `None` where there are none.
+    /// A message for users about these files. `None` where there are none.
     pub fn text(&self) -> Option<String> {
         let (path, reason) = self.first.as_ref()?;
         let others = match self.others {
@@ -74,8 +74,7 @@ impl ForeignFiles {
     }
 }
 
-/// The companion files of a log that come and go, and the files that only have the names of such. Their contents are not
-/// examined.
+/// The companion files of a log that come and go, and the foreign files with such names. The contents are not examined.
 pub fn companions(files: &LogFiles<'_>, listings: &Listings) -> Result<(Companions, ForeignFiles)> {
     let named = named(files.dir(), files.log(), listings)?;
     let mut foreign = ForeignFiles::default();
@@ -84,19 +83,20 @@ pub fn companions(files: &LogFiles<'_>, listings: &Listings) -> Result<(Companio
     Ok((Companions { named, own }, foreign))
 }
 
-/// The files whose names make them companions of the one at `relative`, in its directory or in the further ones, sorted.
+/// The files whose names make them companions of the file at `relative`, sorted. They lie in its directory or in the
+/// further ones.
 pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Vec<SourcePath>> {
     part_names::companions_of(dir, relative, |place, number, directory, name| {
         listings.logs_of(place, number, directory, name)
     })
 }
 
-/// All files that are part of the log at `relative` by their names, as far as they are there: the log file, its journal,
-/// its subfiles, what its ranks have spilled, what was kept of that, its companion files, what is in its directory where that is
-/// the log. Names alone decide, so
-/// some of them may belong to no log: this is for programs that must leave alone what may be a part.
+/// All existing files that are part of the log at `relative` by their names: the log file, its journal, its subfiles,
+/// the spill files of its ranks, unflushed data that a close kept, its companion files, and the other files of a
+/// directory that is the log. Names alone decide, so some of the files may belong to no log. This is for programs that
+/// must leave alone any file that may be a part.
 ///
-/// Where a directory cannot be listed, no part in it could be read either.
+/// A directory that cannot be listed adds no files, because no part in it could be read either.
 pub fn all_files(dir: &SourceDir, relative: &Path) -> Vec<SourcePath> {
     let mut files = vec![SourcePath::below(relative)];
     files.extend(parts(dir, relative));
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// The clock of a file system is finer than this.
+    /// A file system's clock ticks more often than this.
     const TICK: Duration = Duration::from_millis(100);
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
         let known = Companions::default().renamed(&files, named);
         assert_eq!(known.own, std::slice::from_ref(&own_data));
         assert!(known.has_foreign());
-        // Neither a file that was known nor one that is gone is looked at.
+        // Neither a known file nor a missing one is examined.
         own(names[2], 61_001);
         std::fs::remove_file(source.path().join(names[0])).unwrap();
         let named = vec![

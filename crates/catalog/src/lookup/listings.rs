@@ -1,7 +1,7 @@
 //! The names of companion files in directories.
 //!
-//! A directory of thousands of files is listed once, not once for each file. One that is large and changes all the time
-//! is listed again after a while only, and look-ups meanwhile use the listing before.
+//! A directory of thousands of files is listed once, not once for each file. A large directory that changes all the
+//! time is listed again only after a while, and look-ups meanwhile use the earlier listing.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -16,20 +16,21 @@ use h5logfs_log::part_names::named_after;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::Identity;
 
-/// The memory for all listings, in bytes.
+/// Bytes for all listings.
 const MEMORY: usize = 16 << 20;
-/// The memory for one listing, and for the names of one log file's logs.
+/// Bytes for one listing, and for the names of one log file's logs.
 const LARGEST: usize = MEMORY / 2;
-/// What one name takes besides its bytes.
+/// Bytes of a name besides its text.
 const OVERHEAD: usize = 64;
-/// The clock of a file system may be this coarse. A directory that changed less than this before it was listed may
-/// have changed once more since, with the same time. How long it has not changed is measured here, since the clock of a
-/// file server may go wrong.
+/// Coarsest tick of a file system's clock. A directory that changed within a tick before its listing may have changed
+/// once more since, with the same time. The time without a change is measured by our own clock, since that of a file
+/// server may go wrong.
 const TICK: Duration = Duration::from_millis(100);
-/// A directory that takes longer to list is large.
+/// A directory is large if its listing takes longer than this.
 const LARGE: Duration = Duration::from_millis(5);
-/// How much longer than it took to list a large directory the listing counts, though the directory changes.
+/// The listing of a large directory counts for this many times its duration, although the directory changes.
 const REST: u32 = 9;
+/// The longest such time.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 type Key = (u16, PathBuf);
@@ -38,7 +39,7 @@ type Key = (u16, PathBuf);
 #[derive(Debug)]
 pub struct Listings {
     known: Lru<Key, Arc<Listing>>,
-    /// One thread lists a directory.
+    /// Directories that are being listed, each by one thread.
     listing: SingleFlight<Key>,
 }
 
@@ -47,11 +48,11 @@ struct Listing {
     directory: Identity,
     /// When the directory was first seen in this state.
     since: Instant,
-    /// When it was begun.
+    /// Begin of the listing.
     begun: Instant,
-    /// How long it took.
+    /// Duration of the listing.
     cost: Duration,
-    /// Names of logs, by the names of their log files; `None` where they are too many to be kept.
+    /// Names of logs, by the names of their log files. `None` where they are too many to be kept.
     logs: Option<HashMap<OsString, Vec<OsString>>>,
     memory: usize,
 }
@@ -66,7 +67,7 @@ impl Default for Listings {
 }
 
 impl Listings {
-    /// The names in `directory` that are those of logs of the file `name`, sorted. `number`: that of `dir`.
+    /// The names in `directory` that belong to logs of the file `name`, sorted. `number` is that of `dir`.
     pub(super) fn logs_of(
         &self,
         dir: &SourceDir,
@@ -168,14 +169,15 @@ impl Listing {
         })
     }
 
-    /// Whether it has the names of the directory in the state `now`: a change since it was read would show in the time of
-    /// the directory, or it was read just now.
+    /// Whether the listing has all names of the directory in the state `now`. Any later change would show in the
+    /// directory's time, or the listing was read just now.
     fn is_complete(&self, now: Identity) -> bool {
         let is_settled = self.begun.duration_since(self.since) >= TICK;
         self.directory == now && (is_settled || self.begun.elapsed() < TICK)
     }
 
-    /// Whether it counts although the directory has changed: it is large, and was read not long ago.
+    /// Whether the listing counts although the directory has changed: the directory is large, and was listed not long
+    /// ago.
     fn may_rest(&self) -> bool {
         let rest = (self.cost * REST).min(LONGEST_REST);
         self.cost >= LARGE && self.begun.elapsed() < self.cost + rest
@@ -195,7 +197,7 @@ mod tests {
         File::open(path).unwrap().set_times(times).unwrap();
     }
 
-    /// The clock of the file server is wrong, and coarse: a file comes, and the directory keeps its time.
+    /// A new file leaves the time of the directory as it is, because the clock of the file server is wrong and coarse.
     #[track_caller]
     fn a_file_that_comes_is_found(time: SystemTime) {
         let temporary = tempfile::tempdir().unwrap();
@@ -217,7 +219,7 @@ mod tests {
         while logs() < 2 {
             assert!(begun.elapsed() < 20 * TICK, "the second file is not found");
         }
-        // It is not listed again.
+        // The directory is not listed again.
         std::thread::sleep(TICK);
         assert_eq!(logs(), 2);
         let known = || listings.known.get(&(0, PathBuf::new())).unwrap().begun;

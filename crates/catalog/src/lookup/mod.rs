@@ -1,4 +1,4 @@
-//! The look-up of a file: what is known of it without a scan. It needs no libhdf5 and no process.
+//! The look-up of a file: everything that can be known of it without a scan. It needs no libhdf5 and no other process.
 //!
 //! * [`look`] says whether a file may be a log. The log crate [recognizes](h5logfs_log::recognition) the bytes of a file, and
 //!   knows the [names](h5logfs_log::part_names) of the files of a log.
@@ -31,23 +31,23 @@ use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
 
-/// What is known of a file without a scan.
+/// Facts about a file that need no scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Look {
-    /// A scan may find a log.
+    /// Whether a scan may find a log.
     pub may_be_log: bool,
-    /// The companion files that come and go; `None` for a kind of file that has none.
+    /// The companion files that come and go. `None` for a kind of file that has none.
     pub companions: Option<Companions>,
-    /// Files that have names of companion files, and belong to other users.
+    /// Files of other users with names of companion files.
     pub foreign: ForeignFiles,
-    /// It is one HDF5 file in several, of this kind. It needs no scan: see [`unscanned`].
+    /// The kind of a file that is one HDF5 file in several parts. It needs no scan: see [`unscanned`].
     pub unscanned: Option<Kind>,
-    /// Where its HDF5 signature was found, if that was looked for.
+    /// Place of the HDF5 signature, if it was looked for and found.
     pub signature: Option<u64>,
 }
 
 impl Look {
-    /// The look at a file that may have companion files, of which the caller decides whether it may be a log.
+    /// A look at a file with these companion files. The caller decides whether it may be a log.
     fn with_companions((companions, foreign): (Companions, ForeignFiles)) -> Self {
         Look {
             companions: Some(companions),
@@ -56,9 +56,9 @@ impl Look {
         }
     }
 
-    /// What a user should know of the foreign files; `None` where there are none.
+    /// A note for users about the foreign files. `None` where there are none.
     pub fn foreign_diagnostic(&self) -> Option<Diagnostic> {
-        // No more than a note: otherwise any user could make a check of another user's file fail.
+        // A warning would let any user make a check of another user's file fail, so this is only a note.
         self.foreign.text().map(Diagnostic::note)
     }
 
@@ -82,7 +82,7 @@ impl Look {
     }
 }
 
-/// Takes a first look at the file `source` at `relative`. It is cheap, for most files of a tree are not logs.
+/// Takes a first look at the file `source` at `relative`. The look is cheap, because most files of a tree are no logs.
 pub fn look(
     dir: &SourceDir,
     relative: &Path,
@@ -93,7 +93,7 @@ pub fn look(
     let files = LogFiles::of(dir, relative, source);
     match Appearance::of(source)? {
         Appearance::Empty => {
-            // An empty file with logs is an error. Where its directory cannot be listed, it is an empty file.
+            // An empty file with logs is an error. Where its directory cannot be listed, it counts as an empty file.
             let found = companions(&files, listings);
             found.map_or_else(|_| Ok(Look::default()), |found| Ok(empty(relative, found)))
         }
@@ -116,13 +116,13 @@ pub fn look(
     }
 }
 
-/// Whether some companion files are logs of the file, not subfiles.
+/// Whether some companion files are logs of the file, and not subfiles.
 fn has_logs(companions: &Companions) -> bool {
     let mut own = companions.own.iter();
     own.any(|place| !part_names::is_subfile(place))
 }
 
-/// The look at a file without bytes. With subfiles it is a stub that was never flushed, unless it is a subfile itself.
+/// A look at an empty file. With subfiles it is a stub that was never flushed, unless it is a subfile itself.
 fn empty(relative: &Path, found: (Companions, ForeignFiles)) -> Look {
     let has_logs = has_logs(&found.0);
     let has_subfiles =
@@ -135,7 +135,7 @@ fn empty(relative: &Path, found: (Companions, ForeignFiles)) -> Look {
     }
 }
 
-/// The look at a file whose data may be in subfiles. `says_so`: by what it says itself.
+/// A look at a file whose data may be in subfiles. `says_so`: the file itself says that they are.
 fn may_be_stub(
     files: &LogFiles<'_>,
     source: &SourceFile,
@@ -144,7 +144,7 @@ fn may_be_stub(
 ) -> Result<Look> {
     let found = companions(files, listings)?;
     let has_subfiles = found.0.own.iter().any(part_names::is_subfile);
-    // Without subfiles it is what was cut off, or all that there is.
+    // A file without subfiles is complete, or was cut off.
     let may_be_log = has_subfiles || (says_so && !has_all_data(source)?);
     Ok(Look {
         may_be_log,
@@ -153,10 +153,10 @@ fn may_be_stub(
     })
 }
 
-/// The look at a file that needs no companion files.
+/// A look at a file that needs no companion files.
 fn other(files: &LogFiles<'_>, source: &SourceFile, settings: &Settings) -> Result<Look> {
     let signature = find_signature(source)?;
-    // None of the flushes that a settled log had can be shown, which a scan says.
+    // A settled log has no flush that can be shown, and a scan reports that.
     let may_be_log = may_be_log_at(files, source, signature)?
         || (settings.shown_flush != ShownFlush::Newest && source.is_settled()?);
     let mut foreign = ForeignFiles::default();
@@ -174,7 +174,7 @@ fn other(files: &LogFiles<'_>, source: &SourceFile, settings: &Settings) -> Resu
     })
 }
 
-/// Looks for the companion files of one file, and scans it.
+/// Looks for the companion files of a file, and scans it.
 pub fn scan_file(
     task: &Task,
     scanner: &dyn Scanner,
@@ -226,7 +226,7 @@ mod tests {
             )
         });
         assert!(!empty.unwrap().may_be_log);
-        // Its logs might be there.
+        // The logs of `a.nc` might be in the directory.
         assert!(complete.is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! Keeps the files of logs from being written over, for every program that writes a file where a user says.
+//! Protects the files of logs, in every program that writes a file at a path that a user names.
 //!
 //! Names cannot tell whether two paths lead to the same file: there are hard links, bind mounts, and file systems that
-//! ignore case. So files are compared by device and inode. What belongs to other logs is known by its name.
+//! ignore case. So files are compared by device and inode. Files of other logs are known by their names.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use h5logfs_log::rights;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::{Identity, SourceFile};
 
-/// The files of a log that is read, while a new file is made of it.
+/// The files of a log that is read, while a new file is made from it.
 #[derive(Debug, Default)]
 pub struct Originals(Vec<Original>);
 
@@ -24,7 +24,7 @@ pub struct Originals(Vec<Original>);
 struct Original {
     path: PathBuf,
     identity: Identity,
-    /// It has the owner of the log. Any user may have given another file such a name.
+    /// Whether the file has the owner of the log. Any user may have given another file such a name.
     is_own: bool,
 }
 
@@ -34,7 +34,7 @@ impl Originals {
         let places = all_files(dir, relative).into_iter();
         let found = places.filter_map(|place| {
             let dir = dir.of(&place).ok()?;
-            // What cannot be looked at cannot be replaced either.
+            // A file that cannot be looked at cannot be replaced either.
             let stat = dir.stat(&place.path).ok()?;
             Some(Original {
                 path: dir.full_path(&place.path),
@@ -51,8 +51,8 @@ impl Originals {
         Originals(found)
     }
 
-    /// What users may do with a file that is made of these, in this group: no more than with each of them. Nothing is taken from its
-    /// owner. What cannot be looked at takes all.
+    /// Permissions of a file in this group that is made from these files. Other users than its owner may do no more
+    /// with it than with each of these. A file that cannot be looked at takes all permissions from them.
     pub fn permissions(&self, group: u32) -> u32 {
         const OF_OWNER: u32 = 0o700;
         let own = self.0.iter().filter(|original| original.is_own);
@@ -66,7 +66,7 @@ impl Originals {
         self
     }
 
-    /// Fails if `file` is one of them. `path` is what the user calls it.
+    /// Fails if `file` is one of these files. `path` is its name for the user.
     pub fn check_other(&self, path: &Path, file: Identity) -> Result<()> {
         let is_same = |original: &&Original| original.identity.is_same_file(file);
         let Some(own) = self.0.iter().find(is_same) else {
@@ -107,7 +107,8 @@ pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> 
             part.display()
         ));
     }
-    // Without its journal it cannot be read. But the journal may be elsewhere, and no other file has these data.
+    // An unclosed log cannot be read without its journal. But the journal may be elsewhere, and no other file has these
+    // data.
     let unclosed = SourceFile::open(dir, relative).and_then(|file| is_unclosed(&file));
     if unclosed.unwrap_or(false) {
         return refused("this is a log that was not closed: choose another name".into());
@@ -115,7 +116,7 @@ pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> 
     Ok(())
 }
 
-/// Fails if text must not be appended to the file at `path`: it holds data, or its name makes it part of a log.
+/// Fails if text must not be appended to the file at `path`, because it holds data or its name makes it part of a log.
 pub fn check_text(path: &Path) -> io::Result<()> {
     log_dir::check_change(path).map_err(io::Error::other)?;
     if let Some(log) = log_of(path).filter(|log| log.exists()) {
@@ -140,7 +141,7 @@ mod tests {
     use h5logfs_log::file_id::FileId;
     use h5logfs_log::front::unclosed_front;
 
-    /// A directory with the log `a.h5`, and what is said of a target.
+    /// A directory with the log `a.h5`, and the checks of targets in it.
     struct Place(tempfile::TempDir);
 
     impl Place {
@@ -180,7 +181,7 @@ mod tests {
             place.write(name);
             assert_eq!(place.check(name), Ok(()), "{name}");
         }
-        // What a link leads to is not replaced.
+        // The new file replaces a link, not the file that it leads to.
         symlink("a.h5", place.0.path().join("link")).unwrap();
         assert_eq!(place.check("link"), Ok(()));
     }
@@ -203,7 +204,7 @@ mod tests {
         let place = Place::new();
         place.write("b.h5");
         for part in ["b.h5.h5logfs-journal", "b.h5.subfiles/x.0", "b.h5_0_3.meta"] {
-            // By its name it would be a part.
+            // The name alone would make it a part.
             place.refuses(part, "a file of the log");
             place.write(part);
             place.refuses(part, "a file of the log");

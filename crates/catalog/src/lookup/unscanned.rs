@@ -10,8 +10,8 @@ use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 
-/// The snapshot of `file`, which a look has found to be of this kind. Fails with [`Error::NotALog`] where such a file
-/// cannot be presented as one.
+/// The snapshot of `file`, which has this kind. Fails with [`Error::NotALog`] where the file cannot be presented as
+/// such.
 pub fn snapshot(
     task: &Task,
     request: ScanRequest<'_>,

@@ -21,10 +21,10 @@ use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourcePath;
 
-/// The most bytes of a message apart from metadata.
+/// The most bytes of a message besides metadata.
 const MAX_OVERHEAD: u64 = 1 << 20;
 
-/// The most messages of one worker: some for each file that a log can have.
+/// The most messages of one worker: several for each file that a log can have.
 const MAX_MESSAGES: usize = 4 << 16;
 
 /// Why there is no snapshot.
@@ -40,11 +40,11 @@ pub enum NoSnapshot {
     BadMessage(String),
 }
 
-/// One scan on the side of the daemon.
+/// One scan, seen from the daemon.
 #[derive(Debug)]
 pub struct Broker<'a> {
     request: ScanRequest<'a>,
-    /// The size of the largest snapshot that may come, in bytes.
+    /// The largest snapshot that is accepted, in bytes.
     max_snapshot: u64,
     /// The owner of the log file.
     owner: u32,
@@ -78,7 +78,7 @@ fn refused() -> io::Error {
 }
 
 impl<'a> Broker<'a> {
-    /// `max_snapshot`: in bytes; `owner`: that of the log file.
+    /// `max_snapshot` is in bytes. `owner` is that of the log file.
     pub fn new(request: ScanRequest<'a>, max_snapshot: u64, owner: u32) -> Self {
         let is_root = |user: u32| user == 0;
         let reads_more = is_root(rustix::process::geteuid().as_raw()) && !is_root(owner);
@@ -87,8 +87,8 @@ impl<'a> Broker<'a> {
             request,
             max_snapshot,
             owner,
-            // The snapshot may contain bytes of each file that the worker reads, and all users see the snapshot who may
-            // read the files that it names.
+            // The snapshot may contain bytes of each file that the worker reads. All users who may read the files that
+            // it names can see it.
             files: if reads_more {
                 files.only_public()
             } else {
@@ -97,7 +97,7 @@ impl<'a> Broker<'a> {
         }
     }
 
-    /// Sends the worker its task and opens the files that it asks for, until it is done. Returns the bytes of a
+    /// Sends the worker its task, and opens the files that it asks for until it is done. Returns the bytes of a
     /// snapshot.
     pub fn serve(
         &self,
@@ -144,7 +144,7 @@ impl<'a> Broker<'a> {
         error.into()
     }
 
-    /// The log file, as a user knows it.
+    /// The path of the log file, as a user knows it.
     pub fn path(&self) -> PathBuf {
         self.request.dir.full_path(self.request.relative)
     }
@@ -194,8 +194,8 @@ impl<'a> Broker<'a> {
         }
     }
 
-    /// Whether a file can belong to the log by its name: the file itself, its journal, a subfile, one of its directory, or a
-    /// companion file that the daemon has found.
+    /// Whether a file can belong to the log by its name. This can be the log file, its journal, a subfile, a file of
+    /// the directory that is the log, or a companion file that the daemon has found.
     fn may_open(&self, place: &SourcePath) -> bool {
         let ScanRequest {
             relative,
@@ -209,13 +209,13 @@ impl<'a> Broker<'a> {
         goes_down && (is_own() || is_companion())
     }
 
-    /// Decodes the snapshot from the worker. Fails if it contradicts itself or belongs to another log.
+    /// Decodes the snapshot from the worker. Fails if the snapshot contradicts itself or belongs to another log.
     pub fn check(&self, task: &Task, bytes: &[u8]) -> Result<Reserved<Snapshot>> {
         let path = self.path();
         let bad = |fault: Fault| match fault.into_damage() {
             Ok(reason) => Error::ScanDied {
                 path: path.clone(),
-                reason: format!("the worker does not make sense: {reason}"),
+                reason: format!("the worker sent an invalid snapshot: {reason}"),
             },
             Err(fault) => Error::of(&path, fault),
         };

@@ -1,7 +1,7 @@
-//! Limits the time that scans take which die, for each owner of files.
+//! Budgets for scans that die, one for each owner of files.
 //!
 //! A scan that dies may have taken all its time, and a listing waits for all files of a directory. So each owner has a
-//! budget for such scans. When it is spent, new files of that owner are refused for some time.
+//! budget for such scans. When the budget is spent, new files of that owner are refused for some time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const MAX_SCANS: u32 = 4;
 
 #[derive(Debug)]
 pub struct FailureBudget {
-    /// Processor time of one scan.
+    /// Limit of the processor time of one scan.
     cpu: Duration,
     by_owner: Mutex<HashMap<u32, Spent>>,
 }
@@ -28,7 +28,7 @@ struct Spent {
 }
 
 impl FailureBudget {
-    /// `cpu`: processor time of one scan.
+    /// `cpu` limits the processor time of one scan.
     pub fn new(cpu: Duration) -> Self {
         FailureBudget {
             cpu,
@@ -36,8 +36,8 @@ impl FailureBudget {
         }
     }
 
-    /// Counts a scan of a file of `owner` that has died after `took`. It counts no more than its processor time: on a
-    /// busy machine a scan lasts much longer, and one bad file must not cost its owner the whole budget.
+    /// Counts a scan of a file of `owner` that died after `took`. It costs at most the limit of its processor time. On
+    /// a busy machine a scan lasts much longer, and one bad file must not cost its owner the whole budget.
     pub fn add(&self, owner: u32, took: Duration, now: Instant) {
         let mut by_owner = self.by_owner.lock();
         by_owner.retain(|_, spent| now.duration_since(spent.since) < WINDOW);
@@ -48,7 +48,7 @@ impl FailureBudget {
         spent.time += took.min(self.cpu);
     }
 
-    /// The reason why no file of `owner` is scanned now, if the budget is spent.
+    /// The reason for refusing files of `owner` now, if the budget is spent.
     pub fn refusal(&self, owner: u32, now: Instant) -> Option<String> {
         let by_owner = self.by_owner.lock();
         let spent = by_owner
@@ -56,7 +56,7 @@ impl FailureBudget {
             .filter(|spent| spent.time >= self.cpu.saturating_mul(MAX_SCANS))?;
         let left = WINDOW.checked_sub(now.duration_since(spent.since))?;
         Some(format!(
-            "scans of files of user {owner} have died after {} s in all: none is begun for {} s",
+            "scans of files of user {owner} died after {} s in all: no more of them begin for {} s",
             spent.time.as_secs(),
             left.as_secs()
         ))

@@ -1,7 +1,7 @@
-//! Forks a worker from the program `h5logfs`, where nobody else lives in its process and it is about to scan one file.
+//! Forks a worker from the program `h5logfs`, where nothing else runs in its process and it is about to scan one file.
 //!
-//! The fork has the program loaded already, which takes a third of the time of a small scan. It has the addresses of the program,
-//! too, and its memory: this is for a program that has seen no more than its command line.
+//! A fork has the program loaded already, which saves a third of the time of a small scan. It shares the program's
+//! addresses and memory, too. So this is only for a program that has seen no more than its command line.
 
 use std::ffi::c_char;
 use std::fs;
@@ -17,8 +17,8 @@ use rustix::process::Pid;
 use super::limits::{Limits, ScanUser};
 use super::worker::Worker;
 
-/// The serving side: a process that calls it does one scan within the limits, for the process at the other end of standard input. It
-/// becomes the user and the group, if there are some.
+/// The serving side. A process that calls it does one scan within the limits, for the process at the other end of
+/// standard input. It becomes the user and the group that are given.
 pub type Serve = fn(&Limits, Option<(u32, u32)>) -> io::Result<()>;
 
 /// Forks a worker that runs `serve`. Fails in a process of several threads.
@@ -26,7 +26,9 @@ pub fn fork(limits: &Limits, serve: Serve) -> io::Result<Worker> {
     let user = limits.user()?;
     let user = user.map(|ScanUser { uid, gid }| (uid, gid));
     if fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("a process of several threads"));
+        return Err(io::Error::other(
+            "a process of several threads cannot be forked",
+        ));
     }
     let (ours, theirs) = protocol::pair(SocketType::STREAM)?;
     let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -35,9 +37,9 @@ pub fn fork(limits: &Limits, serve: Serve) -> io::Result<Worker> {
         -1 => return Err(io::Error::last_os_error()),
         0 => {
             let work = || prepare(&theirs, &null).and_then(|()| serve(limits, user));
-            // What the program has on its stack is not for the fork to put in order.
+            // The fork must not unwind the stack of the program.
             let done = catch_unwind(AssertUnwindSafe(work));
-            // SAFETY: it takes a number, and runs none of the exit handlers of the program.
+            // SAFETY: `_exit` takes a number, and runs none of the exit handlers of the program.
             unsafe { libc::_exit(i32::from(!matches!(done, Ok(Ok(()))))) }
         }
         process => process,
@@ -47,15 +49,15 @@ pub fn fork(limits: &Limits, serve: Serve) -> io::Result<Worker> {
 }
 
 unsafe extern "C" {
-    /// Pointers to the texts of the environment, and a null pointer behind them (POSIX).
+    /// Pointers to the texts of the environment, with a null pointer behind them (POSIX).
     static mut environ: *mut *mut c_char;
 }
 
-/// Overwrites the environment with zeros, and leaves this process without one. libhdf5 would heed it, and a file that takes a worker
-/// over could put it into what the command writes.
+/// Overwrites the environment with zeros, and leaves this process without one. libhdf5 would heed its variables, and a
+/// file that takes a worker over could put them into the output of the command.
 fn forget_environment() {
-    // SAFETY: this process has one thread, and its Rust code keeps no pointer into the environment. Each text lies in memory of the
-    // process and ends with a zero byte.
+    // SAFETY: this process has one thread, and its Rust code keeps no pointer into the environment. Each text lies in
+    // memory of the process and ends with a zero byte.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {
@@ -66,8 +68,8 @@ fn forget_environment() {
     }
 }
 
-/// Gives this process what a started program has: no environment of the command, a process group of its own, and no other standard
-/// streams than the socket.
+/// Gives this process the state of a newly started program: no environment of the command, a process group of its own,
+/// and the socket as its only standard stream.
 fn prepare(socket: &OwnedFd, null: &OwnedFd) -> io::Result<()> {
     forget_environment();
     rustix::process::setpgid(None, None)?;

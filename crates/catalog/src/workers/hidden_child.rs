@@ -8,8 +8,9 @@
 //! host ──clone, no signal──▶ parent ──clone, execve──▶ program
 //! ```
 //!
-//! The parent shares the memory of the host, so nothing is copied, however large the host is, and memory that is
-//! registered with a network adapter stays as it is. It waits for the program, notes how that has ended, and ends.
+//! The parent shares the memory of the host. So nothing is copied, however large the host is, and memory that is
+//! registered with a network adapter stays as it is. The parent waits for the program, notes how the program has ended,
+//! and ends.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
@@ -25,27 +26,27 @@ use rustix::thread::futex;
 /// Bytes of each stack. The functions that run on them call the system and little else.
 const STACK: usize = 64 << 10;
 
-/// A stack for one of the processes, aligned as all processors want it.
+/// A stack for one of the processes, aligned for any processor.
 type Stack = Box<[u128]>;
 
-/// What the processes tell each other in the memory that they share.
+/// Messages between the processes, in the memory that they share.
 #[derive(Debug, Default)]
 struct Notes {
     /// 1 once the program runs, or cannot be started.
     started: AtomicU32,
     /// Why the program does not run: an errno.
     errno: AtomicI32,
-    /// How the program has ended: the status of `wait`.
+    /// End of the program: the status of `wait`.
     status: AtomicI32,
-    /// 1 once that is noted. The parent ends then.
+    /// 1 once `status` is set. The parent then ends.
     ended: AtomicU32,
 }
 
-/// A program, and what it begins with.
+/// A program and the state in which it begins.
 #[derive(Debug)]
 pub struct Program<'a> {
     pub path: CString,
-    /// The name of the program is the first.
+    /// Arguments of the program. The first is its name.
     pub arguments: Vec<CString>,
     pub environment: Vec<CString>,
     /// Becomes standard input; descriptor 3 or higher.
@@ -54,7 +55,8 @@ pub struct Program<'a> {
     pub output: &'a OwnedFd,
 }
 
-/// A [`Program`] as the system wants it. All of it is made before: between `clone` and `execve` nothing may be allocated.
+/// A [`Program`] in the form that the system wants. All of it is made in advance, because nothing may be allocated
+/// between `clone` and `execve`.
 struct Start {
     notes: *const Notes,
     path: *const c_char,
@@ -66,18 +68,18 @@ struct Start {
     stack: *mut c_void,
 }
 
-/// A program that runs. Killed on drop.
+/// A running program. Killed on drop.
 #[derive(Debug)]
 pub struct HiddenChild {
     parent: Pid,
     has_ended: bool,
     notes: Box<Notes>,
-    /// The parent runs on it.
+    /// The stack of the parent.
     _stack: Stack,
 }
 
 impl HiddenChild {
-    /// Starts a program in a process group of its own, in the root directory, with the default for each signal.
+    /// Starts a program in a process group of its own, in the root directory, with the default handling of each signal.
     pub fn start(program: &Program<'_>) -> io::Result<Self> {
         let notes = Box::<Notes>::default();
         let (mut stack, mut stack_of_program) = (new_stack(), new_stack());
@@ -92,11 +94,11 @@ impl HiddenChild {
         };
         let signals = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         let flags = libc::CLONE_VM | libc::CLONE_FILES;
-        // SAFETY: `run_parent` gets a pointer to a `Start`. That, and what it points to, lives until the parent has said
-        // that it needs them no longer; notes and stack live until the parent has ended (`collect`). The parent shares
-        // the thread-local memory of this thread, which does nothing meanwhile but wait for a futex without the C
-        // library. Afterwards the parent makes only calls that cannot fail, so it does not touch errno. It runs with all
-        // signals blocked, so no handler of the host runs in it.
+        // SAFETY: `run_parent` gets a pointer to a `Start`. The `Start` and all that it points to live until the parent
+        // has said that it needs them no longer. Notes and stack live until the parent has ended (`collect`). The
+        // parent shares the thread-local memory of this thread, which meanwhile only waits for a futex without the C
+        // library. Afterwards the parent makes only calls that cannot fail, so it does not touch errno. It runs with
+        // all signals blocked, so no handler of the host runs in it.
         let parent = unsafe {
             let argument = (&raw const start).cast::<c_void>().cast_mut();
             libc::clone(run_parent, top(&mut stack), flags, argument)
@@ -121,8 +123,8 @@ impl HiddenChild {
         }
     }
 
-    /// Waits for the end of the program, and kills it after `timeout`. Returns the signal that has ended it, if one has and
-    /// the program did not have to be killed here.
+    /// Waits for the end of the program, and kills it after `timeout`. Returns the signal that ended the program.
+    /// `None` where no signal did, and where the program was killed here.
     pub fn end(mut self, timeout: Duration) -> Option<c_int> {
         if !wait_for(&self.notes.ended, timeout) {
             return None;
@@ -135,7 +137,7 @@ impl HiddenChild {
     /// Waits for the end of the parent.
     fn collect(&mut self) {
         let parent = self.parent.as_raw_nonzero().get();
-        // A host that waits for really all children may have been faster.
+        // A host that waits for all kinds of children may have been faster.
         // SAFETY: a null pointer asks for no status. `__WALL` finds children that end without a signal.
         while unsafe { libc::waitpid(parent, ptr::null_mut(), libc::__WALL) } == -1
             && errno() == libc::EINTR
@@ -154,9 +156,9 @@ impl Drop for HiddenChild {
     }
 }
 
-/// Waits until `flag` is no longer 0. `false` if it still is after `timeout`.
+/// Waits until `flag` is no longer 0. Returns `false` if it still is after `timeout`.
 fn wait_for(flag: &AtomicU32, timeout: Duration) -> bool {
-    // Without an end where the time is out of range.
+    // A time out of range means a wait without end.
     let until = Instant::now().checked_add(timeout);
     while flag.load(Ordering::Acquire) == 0 {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -164,13 +166,13 @@ fn wait_for(flag: &AtomicU32, timeout: Duration) -> bool {
             return false;
         }
         let left = left.and_then(|left| futex::Timespec::try_from(left).ok());
-        // Whatever it returns, the loop looks again.
+        // The loop looks again, whatever the call returns.
         let _ = futex::wait(flag, futex::Flags::empty(), 0, left.as_ref());
     }
     true
 }
 
-/// Tells a thread that waits for `flag`.
+/// Sets `flag`, and wakes the thread that waits for it.
 fn raise(flag: &AtomicU32) {
     flag.store(1, Ordering::Release);
     let _ = futex::wake(flag, futex::Flags::empty(), 1);
@@ -180,7 +182,7 @@ fn new_stack() -> Stack {
     vec![0; STACK / size_of::<u128>()].into()
 }
 
-/// Stacks grow downwards.
+/// The top of a stack, which grows downwards.
 fn top(stack: &mut Stack) -> *mut c_void {
     stack.as_mut_ptr_range().end.cast()
 }
@@ -194,7 +196,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 extern "C" fn run_parent(argument: *mut c_void) -> c_int {
     // SAFETY: `HiddenChild::start` passes a `Start`, which it keeps until `started` is set.
     let start = unsafe { &*argument.cast_const().cast::<Start>() };
-    // SAFETY: they outlive this process.
+    // SAFETY: the notes outlive this process.
     let notes = unsafe { &*start.notes };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: `prctl` takes a number. `run_program` gets the same `Start`, on a stack of its own; with `CLONE_VFORK` this
@@ -210,13 +212,14 @@ extern "C" fn run_parent(argument: *mut c_void) -> c_int {
     // `start` may be gone from here on.
     let mut status = 0;
     if program != -1 {
-        // The function of the C library notes in the memory of the host's thread that it can be cancelled.
+        // The function of the C library notes in the thread memory of the host that the thread can be cancelled, so
+        // this is the system call itself.
         // SAFETY: `status` is valid, and the program is a child of this process. No signal interrupts the call.
         unsafe { libc::syscall(libc::SYS_wait4, program, &raw mut status, 0, 0) };
     }
     notes.status.store(status, Ordering::Release);
     raise(&notes.ended);
-    // SAFETY: it takes a number, and runs none of the host's exit handlers.
+    // SAFETY: `_exit` takes a number, and runs none of the host's exit handlers.
     unsafe { libc::_exit(0) }
 }
 
@@ -224,14 +227,14 @@ extern "C" fn run_parent(argument: *mut c_void) -> c_int {
 extern "C" fn run_program(argument: *mut c_void) -> c_int {
     // SAFETY: as in `run_parent`, which is suspended meanwhile.
     let start = unsafe { &*argument.cast_const().cast::<Start>() };
-    // SAFETY: all pointers are those of `start`. The table of signal handlers and that of descriptors are copies, so what
-    // is changed here, the host does not see. All calls may be made after a fork.
+    // SAFETY: all pointers are those of `start`. The tables of signal handlers and of descriptors are copies, so the
+    // host sees no change of them. All calls may be made after a fork.
     unsafe {
         libc::setpgid(0, 0);
         let mut default: libc::sigaction = std::mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
         for signal in 1..=libc::SIGRTMAX() {
-            // Some cannot be changed.
+            // Some signals cannot be changed.
             libc::sigaction(signal, &raw const default, ptr::null_mut());
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
@@ -312,7 +315,7 @@ mod tests {
         let child = shell("echo begun; read word", &stdin, &to).unwrap();
         from.read_exact(&mut [0; 6]).unwrap();
         assert_eq!(child.end(Duration::ZERO), None);
-        // This shell does not ask to be killed; now it ends.
+        // The shell does not ask to be killed. It ends when its input does.
         drop(write);
     }
 

@@ -1,5 +1,5 @@
-//! Starts the program `h5logfs` for a host that does not see it among its children, with a socket to it as its standard
-//! input.
+//! Starts the program `h5logfs` so that a host does not see it among its children. A socket to the program is its
+//! standard input.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use h5logfs_log::scan::protocol;
 
 use super::hidden_child::{HiddenChild, Program};
 
-/// Descriptors 0 to 2 are those of standard input, output and error, also where the host has closed them.
+/// The first descriptor above those of standard input, output and error, which the host may have closed.
 const FIRST_DESCRIPTOR: i32 = 3;
 
 /// The argument that tells the program which release has started it.
@@ -46,14 +46,15 @@ fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// For each file that libhdf5 opens it takes half a megabyte and gives it back. A process that closes one log after the other
-/// keeps that: to get pages from the system and to clear them takes a third of its time else.
+/// Settings of the allocator that keep freed memory. libhdf5 takes half a megabyte for each file that it opens, and gives
+/// it back. Getting pages from the system and clearing them would take a third of the time of a process that closes one
+/// log after the other.
 const KEEP_MEMORY: [&str; 2] = [
     "MALLOC_TRIM_THRESHOLD_=33554432",
     "MALLOC_MMAP_THRESHOLD_=4194304",
 ];
 
-/// libhdf5 may not be in the usual directories.
+/// The environment of the program. libhdf5 may not be in the usual directories.
 fn environment() -> io::Result<Vec<CString>> {
     let path = std::env::var_os("LD_LIBRARY_PATH");
     let path = path.map(|path| {

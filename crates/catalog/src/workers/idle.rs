@@ -1,9 +1,9 @@
 //! Workers that have done a scan and may do another one, while directories are listed.
 //!
-//! Most of the time that a small scan takes goes into its process: the fork, and some five hundred page faults. So a worker
-//! serves several files of a listing. A file that makes libhdf5 do what it wants could then falsify what is scanned
-//! after it, in the same process. That reaches no further than the rights of a user who can write such a file: all files of
-//! one worker lie in one directory and have the same owner, group and mode, and so the same writers and readers.
+//! Most of the time of a small scan goes into its process: the fork, and some five hundred page faults. So a worker
+//! serves several files of a listing. A file that takes libhdf5 over could then falsify later scans of the same
+//! process. This adds nothing to the rights of a user who can write such a file: all files of one worker lie in
+//! one directory and have the same owner, group and mode, and so the same writers and readers.
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,8 @@ const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.nfs4_acl"];
 /// A snapshot of more bytes ends its worker, so that the memory of a worker does not grow.
 const LARGEST_SNAPSHOT: usize = 1 << 20;
 
-/// What decides which users may read and write a file, besides the directories above its own. One worker scans files with
-/// equal ones only.
+/// The rights to a file, apart from those of the directories above its own. One worker scans only files with equal
+/// rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rights {
     owner: u32,
@@ -33,7 +33,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// `None` where an access list tells more than the mode, or may do so.
+    /// The rights to the file. `None` where an access list may grant more than the mode.
     fn of(request: &ScanRequest<'_>, file: &Stat) -> Option<Self> {
         let open = request.dir.open_file(request.relative).ok()?;
         let has_list = ACCESS_LISTS.iter().any(|name| {
@@ -53,7 +53,7 @@ impl Rights {
 /// The idle workers of a pool.
 #[derive(Debug)]
 pub struct IdleWorkers {
-    /// How many scans one worker does at most, and how many workers are kept.
+    /// Limits of the scans of one worker, and of the workers that are kept.
     most_scans: usize,
     most: usize,
     kept: Mutex<Kept>,
@@ -61,13 +61,13 @@ pub struct IdleWorkers {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// How many directories are being listed. Without one, no worker is kept.
+    /// Number of directories that are being listed. Workers are kept only during a listing.
     listings: usize,
     workers: Vec<(Rights, Worker)>,
 }
 
 impl IdleWorkers {
-    /// `most_scans`: that one worker does; `most`: workers that are kept.
+    /// `most_scans` limits the scans of one worker, and `most` the workers that are kept.
     pub fn new(most_scans: usize, most: usize) -> Self {
         IdleWorkers {
             most_scans,
@@ -76,12 +76,12 @@ impl IdleWorkers {
         }
     }
 
-    /// From now on workers are kept.
+    /// Begins a listing, during which workers are kept.
     pub fn begin_listing(&self) {
         self.kept.lock().listings += 1;
     }
 
-    /// Ends the workers, if this was the last listing.
+    /// Ends a listing. Ends the workers, too, if this was the last listing.
     pub fn end_listing(&self) {
         let mut kept = self.kept.lock();
         kept.listings = kept.listings.saturating_sub(1);
@@ -93,20 +93,20 @@ impl IdleWorkers {
         drop(ended);
     }
 
-    /// What another scan by the same worker would have to have in common with this one. `None` where there will be none.
+    /// The rights that another scan by the same worker must have. `None` where there is no other scan.
     pub fn rights(&self, request: &ScanRequest<'_>, file: &Stat) -> Option<Rights> {
         let is_used = self.most_scans > 1 && self.kept.lock().listings > 0;
         is_used.then(|| Rights::of(request, file)).flatten()
     }
 
-    /// A worker that has scanned such files.
+    /// A worker that has scanned files with these rights.
     pub fn take(&self, rights: &Rights) -> Option<Worker> {
         let mut kept = self.kept.lock();
         let at = kept.workers.iter().position(|(of, _)| of == rights)?;
         Some(kept.workers.swap_remove(at).1)
     }
 
-    /// Keeps a worker that has made `snapshot`, or ends it. It is not kept after a file in which something is wrong.
+    /// Keeps the worker that has made `snapshot`, or ends it. A worker that has seen a damaged file is not kept.
     pub fn put(&self, rights: Rights, worker: Worker, snapshot: &Snapshot) {
         let is_sound = snapshot.diagnostics.is_empty() && !snapshot.has_unreadable;
         let is_small = snapshot.bytes() <= LARGEST_SNAPSHOT;
@@ -118,7 +118,7 @@ impl IdleWorkers {
             return;
         }
         kept.workers.push((rights, worker));
-        // The one that has waited longest.
+        // The worker that has waited longest ends.
         let ended = (kept.workers.len() > self.most).then(|| kept.workers.remove(0));
         drop(kept);
         drop(ended);

@@ -39,7 +39,7 @@ const USUAL_USER: &str = "h5logfs";
 /// The number of the user and the group that own nothing.
 const NOBODY: u32 = 65534;
 
-/// The least memory of a worker in bytes. With less, libhdf5 cannot be loaded.
+/// The least memory of a worker in bytes. Less is too little to load libhdf5.
 pub const SMALLEST_MEMORY: u64 = 256 << 20;
 /// The most workers that a pool can have.
 pub const MOST_WORKERS: usize = 256;
@@ -54,7 +54,7 @@ const USUAL_TIME: Duration = Duration::from_secs(300);
 const MOST_USUAL_WORKERS: usize = 16;
 
 impl Limits {
-    /// The default limits, with a program and a number of workers that are known already.
+    /// The default limits, with a given program and number of workers.
     pub fn of(program: PathBuf, workers: usize) -> Self {
         Limits {
             program,
@@ -98,8 +98,8 @@ pub(super) struct ScanUser {
 }
 
 impl ScanUser {
-    /// The usual user in a table of passwd(5). The package makes it there. Other services that know users are not asked: where
-    /// it is not, which is the rule, that takes a tenth of a small scan.
+    /// The usual user in a table of passwd(5), where our package makes it. Other services that know users are not
+    /// asked. The user usually does not exist, and then asking them takes a tenth of a small scan.
     fn usual(table: &str) -> Option<Self> {
         let mut fields = table
             .lines()
@@ -135,7 +135,7 @@ fn is_mapped(map: &str, id: u32) -> bool {
     })
 }
 
-/// Whether this process has the rights of its user alone.
+/// Whether this process has no capabilities besides the rights of its user.
 fn has_no_capabilities() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.permitted.is_empty())
 }
@@ -153,9 +153,9 @@ impl Limits {
         Ok(limits.into_iter().chain(user).collect())
     }
 
-    /// The user that workers become. `None` keeps the user of this process: only root can change the user. Nor can root
-    /// in a user namespace that has no other users, which has no more rights than its user outside, nor root who has given up
-    /// all capabilities, as a helper of mount(8) may.
+    /// The user that workers become. `None` keeps the user of this process, because only root can change the user. Not
+    /// every root can. In a user namespace without other users, root has no more rights than its user outside. A helper
+    /// of mount(8) may be root without capabilities.
     pub(super) fn user(&self) -> io::Result<Option<ScanUser>> {
         if !rustix::process::geteuid().is_root() || has_no_capabilities() {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! The client side of scans in other processes. libhdf5 was not made for hostile files: some make it crash or
-//! loop.
+//! The client side of scans in other processes. libhdf5 was not made for hostile files: some make it crash or loop for
+//! ever.
 //!
 //! ```text
 //! daemon ── request for a worker ──▶ zygote ──fork──▶ worker
@@ -7,14 +7,14 @@
 //!    └───────── asks for files; sends a Snapshot ───────┘
 //! ```
 //!
-//! [`Workers`] is the scanner. Its policy says what becomes of a worker after a scan, and how many there may be. All workers run the
-//! program `h5logfs`; its serving side is in the crate `h5logfs-scan`.
+//! [`Workers`] is the scanner. Its policy decides what becomes of a worker after a scan, and how many workers there may
+//! be. All workers run the program `h5logfs`, whose serving side is in the crate `h5logfs-scan`.
 //!
 //! * `worker` is a running worker, whoever has started it.
 //! * `once` is the policy of one scan for each worker, `pool` that of a limited number of workers that threads share.
-//! * `fork` forks a worker from this process, `zygote` starts and ends the zygote, which forks workers, `hidden_child` starts a
-//!   process that a host does not see among its children, and `hidden_program` the program h5logfs in one.
-//! * `one_close` closes a log by such a process.
+//! * `fork` forks a worker from this process. `zygote` starts and ends the zygote, which forks workers. `hidden_child`
+//!   starts a process that a host does not see among its children, and `hidden_program` the program h5logfs in one.
+//! * `one_close` has such a process close a log.
 //! * `broker` opens the files that a worker asks for, and checks its snapshot.
 //! * `idle` keeps workers from one scan of a listing to the next.
 //! * `limits` holds the limits of a scan.
@@ -57,12 +57,12 @@ pub struct Workers {
     policy: Policy,
 }
 
-/// What becomes of a worker after a scan, and how many there may be.
+/// The lifetime of workers, and their number.
 #[derive(Debug)]
 enum Policy {
-    /// It ends. There are as many as there are scans.
+    /// A worker ends after its scan. There are as many workers as scans.
     Once(Once),
-    /// It may do another scan of the same listing. There is a limited number, which threads share.
+    /// A worker may do another scan of the same listing. Threads share a limited number of workers.
     Pooled(Box<Pool>),
 }
 
@@ -75,7 +75,7 @@ impl Workers {
         Ok(Workers { limits, policy })
     }
 
-    /// A worker for each scan, for hosts that do not know us: they do not see it.
+    /// One worker for each scan, which the host does not see. This is for hosts that do not know us.
     pub fn once(limits: Limits) -> Self {
         Workers {
             limits,
@@ -83,8 +83,8 @@ impl Workers {
         }
     }
 
-    /// A worker for each scan. The first one is a fork of this process, made now. This is for the program `h5logfs` as it has
-    /// just been started.
+    /// One worker for each scan. The first one is a fork of this process, made now. This is for the program `h5logfs`
+    /// just after its start.
     pub fn once_forked(limits: Limits, serve: Serve) -> Self {
         let policy = Policy::Once(Once::forked(&limits, serve));
         Workers { limits, policy }
@@ -125,7 +125,7 @@ impl Scanner for Workers {
     }
 }
 
-/// Why there is no snapshot. Waits for the end of the worker where that tells more.
+/// The error of a scan without a snapshot. Waits for the end of the worker where its end tells more.
 fn failure(limits: &Limits, broker: &Broker<'_>, cause: NoSnapshot, worker: Process) -> Error {
     match cause {
         NoSnapshot::Failed(error) => error,
@@ -136,14 +136,14 @@ fn failure(limits: &Limits, broker: &Broker<'_>, cause: NoSnapshot, worker: Proc
     }
 }
 
-/// Tells why there is no snapshot. Waits for the end of the worker.
+/// The reason for a missing snapshot, in words. Waits for the end of the worker.
 fn describe(limits: &Limits, cause: NoSnapshot, worker: Process) -> String {
     let signal = match cause {
         NoSnapshot::TimedOut => {
             return format!("it took more than {} s (scan_time)", limits.time.as_secs());
         }
         NoSnapshot::BadMessage(reason) => {
-            return format!("the worker does not make sense: {reason}");
+            return format!("the worker sent an invalid message: {reason}");
         }
         NoSnapshot::WorkerGone | NoSnapshot::Failed(_) => worker.end(),
     };
@@ -151,7 +151,7 @@ fn describe(limits: &Limits, cause: NoSnapshot, worker: Process) -> String {
         Some(signal) if signal == Signal::XCPU.as_raw() || signal == Signal::KILL.as_raw() => {
             let cpu = limits.cpu.as_secs();
             format!(
-                "it needs more processor time than a file of its size can need, or than {cpu} s (scan_cpu), or memory ran out"
+                "it took more processor time than a file of its size can need, or more than {cpu} s (scan_cpu), or memory ran out"
             )
         }
         Some(signal) if signal == Signal::ABORT.as_raw() => format!(
@@ -166,6 +166,6 @@ fn describe(limits: &Limits, cause: NoSnapshot, worker: Process) -> String {
             )
         }
         Some(signal) => format!("the worker was killed by signal {signal}"),
-        None => "the worker ended without a word".to_owned(),
+        None => "the worker ended without an answer".to_owned(),
     }
 }

@@ -1,5 +1,5 @@
-//! Workers of which each does one scan. Nothing is left between scans: no process, no descriptor, no thread. The program is
-//! looked for when there is something to scan.
+//! Workers that do one scan each. Nothing is left between scans: no process, no descriptor, no thread. The program is
+//! looked for only when there is something to scan.
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::memory::Reserved;
@@ -19,17 +19,18 @@ const SUBCOMMAND: &str = "scan-worker";
 /// The workers of a scanner that keeps none.
 #[derive(Debug, Default)]
 pub struct Once {
-    /// One that was started when the scanner was made.
+    /// A worker that was started with the scanner.
     ready: Mutex<Option<Worker>>,
-    /// A child of this process that has answered. It ends while the program goes on; the drop of the scanner waits for it.
+    /// A child of this process that has answered. It ends while the program goes on, and the drop of the scanner waits
+    /// for its end.
     answered: Mutex<Option<Process>>,
 }
 
 impl Once {
-    /// Forks the first worker, while the program finds out what there is to scan.
+    /// Forks the first worker, which starts while the program looks for the file to scan.
     pub fn forked(limits: &Limits, serve: Serve) -> Self {
         Once {
-            // The scan starts the program anew where it cannot be forked, and says why that cannot be done.
+            // Where the fork fails, the scan starts the program anew, and reports why that cannot be done.
             ready: Mutex::new(fork(limits, serve).ok()),
             answered: Mutex::default(),
         }
@@ -47,11 +48,11 @@ impl Once {
         let Worker {
             process, socket, ..
         } = worker;
-        // If the scan goes on for which nobody waits any more, it ends with this.
+        // A scan for which nobody waits any more ends with its socket.
         drop(socket);
         match served {
             Ok(bytes) => {
-                // Meanwhile the worker ends.
+                // The worker ends meanwhile.
                 let checked = broker.check(task, &bytes);
                 self.let_go(process);
                 checked
@@ -73,7 +74,7 @@ impl Once {
         started.map_err(|e| Error::of(broker.path(), not_started("a log is scanned", program, &e)))
     }
 
-    /// Lets a worker end that has answered. A host must find nothing left of one that it does not see.
+    /// Lets a worker end that has answered. A host must find nothing left of a hidden worker, so its end is waited for.
     fn let_go(&self, process: Process) {
         match process {
             Process::Child(_) => *self.answered.lock() = Some(process),

@@ -1,8 +1,8 @@
-//! Closes logs in a process of its own, which the host does not see.
+//! Closes logs in a separate process, which the host does not see.
 //!
-//! A program may open, write and close its log for each step. The start of a process would take most of the time of a step
-//! then. So where a host closes logs one soon after the other, it keeps the process, which waits for the next one for a
-//! moment ([`PATIENCE`](h5logfs_log::scan::protocol::PATIENCE)), and ends by itself.
+//! A program may open, write and close its log for each step. The start of a process would then take most of the time
+//! of a step. So a host that closes logs in quick succession keeps the process. The process waits for the next log for
+//! a moment ([`PATIENCE`](h5logfs_log::scan::protocol::PATIENCE)), and then ends by itself.
 
 use std::fs;
 use std::io;
@@ -29,39 +29,41 @@ const SUBCOMMAND: &str = "close-log";
 /// The most bytes of an answer, which is a message for a person.
 const LARGEST_ANSWER: usize = 1 << 20;
 
-/// Closes that follow each other within this time are those of a program that closes its log for each step.
+/// Longest time between two closes of a program that closes its log for each step.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A fork may leave the lock to nobody, so no thread waits for it.
+/// The state of this host. A fork may leave the lock to nobody, so no thread waits for it.
 static KEPT: Mutex<Kept> = Mutex::new(Kept {
     closer: None,
     last: None,
 });
 
-/// How a log is closed.
+/// Options of a close.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Close {
-    /// Wait until it is on the disk.
+    /// Whether to wait until the log is on the disk.
     pub sync: bool,
-    /// Then make it an ordinary HDF5 file, as `h5logfs settle` does, with so many bytes of memory for each of its purposes.
+    /// Makes the closed log an ordinary HDF5 file, as `h5logfs settle` does, with this many bytes of memory for each of
+    /// its purposes.
     pub settle: Option<u64>,
-    /// The number of the journal's file ([`HeldFile::number`](h5logfs_log::journal::HeldFile::number)): a log with another journal
-    /// belongs to another job, and is not closed. `None`: whatever journal there is.
+    /// The number of the journal's file ([`HeldFile::number`](h5logfs_log::journal::HeldFile::number)). A log with
+    /// another journal belongs to another job, and is not closed. `None` accepts any journal.
     pub journal: Option<u64>,
 }
 
-/// What has become of a log that was closed.
+/// The outcome of a close.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Closed {
-    /// What was asked for.
+    /// All that was asked for is done.
     Done,
-    /// A closed log, for the reason that the program says, and no ordinary HDF5 file.
+    /// The log is closed, but no ordinary HDF5 file, for this reason.
     NotSettled(Fault),
-    /// What was asked for, without what the program tells.
+    /// All that was asked for is done, except for data that this message of the program names.
     Without(String),
 }
 
-/// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
+/// Closes the log at an absolute path. No process may hold the lock of its journal. Fails with the message of the
+/// program.
 pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
     let Close {
         sync,
@@ -76,8 +78,8 @@ pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
     work(program, log, close)
 }
 
-/// Makes one more flush of what no flush of the log at an absolute path covers. No process may have its journal locked. Fails
-/// with what the program says. Returns what it says of data that it cannot take in.
+/// Adds a flush of the unflushed data of the log at an absolute path. No process may hold the lock of its journal.
+/// Fails with the message of the program. Returns its message about data that cannot be taken in.
 pub fn take_in(program: &Path, log: &Path) -> Result<Option<String>> {
     Ok(match work(program, log, CloseWork::TakeIn)? {
         Closed::Done => None,
@@ -89,7 +91,7 @@ pub fn take_in(program: &Path, log: &Path) -> Result<Option<String>> {
 fn work(program: &Path, log: &Path, work: CloseWork) -> Result<Closed> {
     if let Some(closer) = Kept::take(program) {
         match closer.work(log, work) {
-            // Then it may be done or not, and can be done again.
+            // The work may be done or not, and can be repeated.
             Answer::Ended => drop(closer.end()),
             Answer::Closed(closed) => {
                 Kept::put(closer);
@@ -115,12 +117,12 @@ fn work(program: &Path, log: &Path, work: CloseWork) -> Result<Closed> {
     }
 }
 
-/// What a process that closes logs says of one.
+/// The answer of a closing process about one log.
 enum Answer {
     Closed(Result<Closed>),
-    /// Nothing: it has ended.
+    /// No answer: the process has ended.
     Ended,
-    /// It has ended when the log was closed.
+    /// No answer about settling: the process ended when the log was closed.
     EndedInSettling,
 }
 
@@ -129,8 +131,8 @@ struct Closer {
     process: worker::Process,
     socket: Arc<OwnedFd>,
     channel: Channel<Arc<OwnedFd>, Forever>,
-    /// Device and number of the socket: a host may close descriptors that it does not know, and the next file that it opens
-    /// has their numbers.
+    /// Device and inode of the socket. A host may close descriptors that it does not know, and the next file that it
+    /// opens gets their numbers.
     identity: Option<(u64, u64)>,
     program: PathBuf,
     host: Host,
@@ -141,13 +143,13 @@ fn identity(socket: &OwnedFd) -> Option<(u64, u64)> {
     Some((found.st_dev, found.st_ino))
 }
 
-/// A process, as far as it decides what another one can do that it has started.
+/// The properties of a process that decide what its children can do.
 #[derive(Debug, PartialEq, Eq)]
 struct Host {
     process: Process,
     user: u32,
     group: u32,
-    /// Device and number of its root directory.
+    /// Device and inode of its root directory.
     root: Option<(u64, u64)>,
 }
 
@@ -210,7 +212,7 @@ impl Closer {
         }
     }
 
-    /// What the program says of something that has succeeded.
+    /// The message of the program about its work, or its error. `None` where it has ended.
     fn outcome(&self) -> Option<Result<String>> {
         let received = self
             .channel
@@ -224,12 +226,12 @@ impl Closer {
         }
     }
 
-    /// Whether the descriptor still is its socket.
+    /// Whether the descriptor still is the socket.
     fn is_connected(&self) -> bool {
         self.identity.is_some() && identity(&self.socket) == self.identity
     }
 
-    /// Lets it end. Returns how it did, in words, where it had to say something.
+    /// Lets the process end. Returns how it ended, in words, or nothing where another process has started it.
     fn end(self) -> String {
         let is_connected = self.is_connected();
         let Closer {
@@ -242,25 +244,25 @@ impl Closer {
         if is_connected {
             drop((channel, socket));
         } else {
-            // What has the number now is the host's.
+            // By now the number of the descriptor belongs to the host.
             mem::forget((channel, socket));
         }
         if !host.process.is_this() {
-            // It is the child of another process, from which this one was forked.
+            // The process is the child of another one, from which this one was forked.
             mem::forget(process);
             return String::new();
         }
         match process.end() {
             Some(signal) => format!("the program that closes it was killed by signal {signal}"),
-            None => "the program that closes it ended without a word".into(),
+            None => "the program that closes it ended without an answer".into(),
         }
     }
 }
 
-/// What a host remembers between two closes.
+/// The state of a host between two closes.
 struct Kept {
     closer: Option<Closer>,
-    /// When a log was closed.
+    /// Time of the last close.
     last: Option<Instant>,
 }
 
@@ -275,7 +277,7 @@ impl Kept {
         None
     }
 
-    /// Keeps a process where another close may follow soon; else lets it end.
+    /// Keeps a process where another close may follow soon. Otherwise lets it end.
     fn put(closer: Closer) {
         let now = Instant::now();
         let mut own = Some(closer);

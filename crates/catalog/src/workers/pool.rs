@@ -1,4 +1,5 @@
-//! Workers that a zygote forks, a limited number at a time. The pool belongs to one process and ends its processes on drop.
+//! Workers that a zygote forks, a limited number at a time. The pool belongs to one process, and its drop ends the
+//! processes of the pool.
 
 use std::io;
 use std::time::Instant;
@@ -26,13 +27,14 @@ pub struct Pool {
     slots: Slots,
     failures: FailureBudget,
     pub idle: IdleWorkers,
-    /// A new one replaces it when it dies. Held while it starts a worker, since answers come without a name: with its
-    /// time limit, and for one that has to be started first.
+    /// The process that forks workers. A new one replaces it when it dies. The lock is held while a worker starts,
+    /// because answers do not say whose they are. A wait for it lasts as long as the zygote's time limit, or longer
+    /// where a zygote has to start first.
     zygote: Mutex<Zygote>,
 }
 
 impl Pool {
-    /// Starts the zygote. Confinement that the system supports in part is a warning in the log.
+    /// Starts the zygote. A warning in the log tells which confinement the system lacks.
     pub fn start(limits: &Limits) -> Result<Self> {
         let zygote = start_zygote(limits)?;
         if let Some(lacking) = &zygote.lacking {
@@ -46,7 +48,7 @@ impl Pool {
         })
     }
 
-    /// Waits for a free worker, and has it do a scan. `file`: the state of the file that is to be scanned.
+    /// Waits for a free worker, and has it do a scan. `file` is the state of the file to be scanned.
     pub fn scan(
         &self,
         limits: &Limits,
@@ -67,7 +69,7 @@ impl Pool {
         let by_idle = idle.map(|worker| self.scan_by(worker, limits, task, &broker, owner));
         let (scanned, worker) = match by_idle {
             Some((Ok(scanned), worker)) => (scanned, worker),
-            // A file is judged by a process that has seen no other one.
+            // A failure counts only in a process that has seen no other file.
             _ => {
                 let (scanned, worker) =
                     self.scan_by(self.worker(limits)?, limits, task, &broker, owner);
@@ -100,7 +102,7 @@ impl Pool {
         (Err(failure(limits, broker, cause, worker.process)), None)
     }
 
-    /// Starts a worker. Replaces a zygote that has died, once.
+    /// Starts a worker. Replaces a dead zygote, but only once.
     fn worker(&self, limits: &Limits) -> Result<Worker> {
         let mut zygote = self.zygote.lock();
         let mut made = zygote.worker();

@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Slots for scans. The files of one owner get all slots but one, and the owners whose files wait take turns. An owner without a
-/// slot gets one at once, also where the others have all of them, until there are twice as many: files which are slow to
-/// scan do not block the files of other owners, however many owners they have.
+/// Slots for scans. The files of one owner get all slots but one, and waiting owners take turns. An owner without a
+/// slot gets one at once, even where all slots are taken, up to twice their number. So files that are slow to scan do
+/// not block the files of other owners, however many owners have slow files.
 #[derive(Debug)]
 pub struct Slots {
     all: usize,
@@ -17,9 +17,9 @@ pub struct Slots {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// By the user number of the owner. Owners without a slot have no entry.
+    /// Slots in use, by the user number of the owner. Owners without a slot have no entry.
     by_owner: HashMap<u32, usize>,
-    /// The owners whose files wait, each as often, in the order in which they get slots.
+    /// Owners of waiting files, once for each file, in the order in which they get slots.
     waiting: VecDeque<u32>,
 }
 
@@ -54,12 +54,12 @@ impl Slots {
         }
         taken.begin(owner);
         drop(taken);
-        // There may be a slot for another one, too.
+        // Another thread may get a slot, too.
         self.changed.notify_all();
         Slot { slots: self, owner }
     }
 
-    /// The owner who gets the next slot, if there is one. Those without any come first.
+    /// The owner who gets the next slot, if one is free. Owners without a slot come first.
     fn next(&self, taken: &Taken) -> Option<u32> {
         let waiting = || taken.waiting.iter().copied();
         let first = waiting().find(|owner| taken.of(*owner) == 0 && self.has_slot(taken, *owner));
@@ -79,7 +79,7 @@ impl Taken {
         self.by_owner.get(&owner).copied().unwrap_or(0)
     }
 
-    /// A file of this owner has waited, and gets a slot. Others of the same owner wait behind those of other owners.
+    /// Gives a slot to a waiting file of this owner. The owner's other files then wait behind those of other owners.
     fn begin(&mut self, owner: u32) {
         let is_others = |waiting: &u32| *waiting != owner;
         let (others, mut own): (VecDeque<u32>, VecDeque<u32>) =
@@ -121,7 +121,7 @@ mod tests {
         let mine = [slots.take(1), slots.take(1)];
         assert!(!may(1));
         let other = slots.take(2);
-        // All are taken. Who has none gets one, and nobody gets a second one.
+        // All slots are taken. An owner without a slot gets one, and no owner gets a second one.
         let further = [slots.take(3), slots.take(4), slots.take(5)];
         assert!(!may(2) && !may(3) && !may(6));
         drop(other);
@@ -142,7 +142,7 @@ mod tests {
             taken.begin(next?);
             next
         };
-        // The last slot is one of either, and then there is none.
+        // The last slot goes to either owner, and then none is left.
         assert_eq!(
             [begin(), begin(), begin(), begin()],
             [Some(1), Some(2), Some(1), None]

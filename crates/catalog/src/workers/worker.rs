@@ -1,6 +1,6 @@
-//! A worker: a process that scans or closes logs for this one, and the socket for messages to it. Three ways lead to it: a
-//! [zygote](super::zygote) forks it, this process [forks](super::fork) it, or it is the program `h5logfs`, which the host
-//! [does not see](super::hidden_child).
+//! A worker is a process that scans or closes logs for this one, with a socket for messages to it. It starts in one of
+//! three ways: a [zygote](super::zygote) forks it, this process [forks](super::fork) it, or it is the program
+//! `h5logfs`, which the host [does not see](super::hidden_child).
 
 use std::ffi::OsString;
 use std::io;
@@ -17,30 +17,30 @@ use super::hidden_child::HiddenChild;
 use super::hidden_program;
 use super::limits::{Limits, PROGRAM_VARIABLE};
 
-/// How long a worker may take to end after it has sent its outcome.
+/// Longest time in which a worker may end after it has sent its outcome.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running worker.
 #[derive(Debug)]
 pub struct Worker {
     pub process: Process,
-    /// It ends when this is closed.
+    /// The socket to the worker. The worker ends when this is closed.
     pub socket: OwnedFd,
-    /// How many scans it has done.
+    /// Number of scans that the worker has done.
     pub scans: usize,
 }
 
-/// The process of a worker, by who can wait for it. Killed on drop.
+/// The process of a worker. Its kind says who can wait for it. Killed on drop.
 #[derive(Debug)]
 pub enum Process {
-    /// A child of this process: one that the zygote has forked, with `CLONE_PARENT`, or this process itself.
+    /// A child of this process, forked by the zygote with `CLONE_PARENT` or by this process itself.
     Child(Child),
     /// A process that the host does not see among its children.
     Hidden(HiddenChild),
 }
 
 impl Worker {
-    /// `process`: a child of this process that nobody else waits for.
+    /// `process` is a child of this process that nobody else waits for.
     pub fn of_child(process: Pid, socket: OwnedFd) -> Self {
         Worker {
             process: Process::Child(Child::new(process)),
@@ -49,7 +49,7 @@ impl Worker {
         }
     }
 
-    /// Starts the program with these arguments. The host does not see it.
+    /// Starts the program with these arguments, so that the host does not see it.
     pub fn of_program(program: &Path, arguments: Vec<String>) -> io::Result<Self> {
         let arguments = arguments.into_iter().map(OsString::from);
         let (child, socket) = hidden_program::start(program, arguments.collect())?;
@@ -60,7 +60,7 @@ impl Worker {
         })
     }
 
-    /// Has it do a scan. Returns the snapshot as bytes.
+    /// Has the worker do a scan. Returns the snapshot as bytes.
     pub fn scan(
         &mut self,
         limits: &Limits,
@@ -73,7 +73,7 @@ impl Worker {
 }
 
 impl Process {
-    /// Waits for its end, for a moment. Returns the signal that has ended it, if one has.
+    /// Waits for a moment for the end of the process. Returns the signal that ended it, if one did.
     pub fn end(self) -> Option<i32> {
         match self {
             Process::Child(child) => child.end(EXIT_TIMEOUT)?.terminating_signal(),
@@ -82,7 +82,7 @@ impl Process {
     }
 }
 
-/// Tells that the program cannot be started for `what`.
+/// A message that the program cannot be started. `what` says what the program does.
 pub fn not_started(what: &str, program: &Path, error: &io::Error) -> String {
     format!(
         "{what} by the program h5logfs, and {} cannot be started: {error}; {PROGRAM_VARIABLE} can name another one",
@@ -90,12 +90,12 @@ pub fn not_started(what: &str, program: &Path, error: &io::Error) -> String {
     )
 }
 
-/// A process that is a child of this one. Killed on drop.
+/// A child of this process. Killed on drop.
 #[derive(Debug)]
 pub struct Child(Pid);
 
 impl Child {
-    /// `process`: a child of this process that nobody else waits for.
+    /// `process` is a child of this process that nobody else waits for.
     pub fn new(process: Pid) -> Self {
         Child(process)
     }
@@ -114,7 +114,7 @@ impl Child {
             }
             pause = (pause * 2).min(Duration::from_millis(20));
         };
-        // From now on another process may have its number.
+        // From now on another process may have this number.
         std::mem::forget(self);
         status
     }

@@ -17,7 +17,7 @@ use h5logfs_log::scan::protocol::{self, Direction, READY, poll};
 /// The hidden subcommand of the program `h5logfs` that runs the zygote.
 const SUBCOMMAND: &str = "scan-zygote";
 
-/// How long the zygote may take to answer. It waits for nothing else.
+/// Longest time for an answer of the zygote, which waits for nothing else.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running zygote. Killed on drop.
@@ -25,7 +25,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Zygote {
     control: OwnedFd,
     process: Child,
-    /// The means of confinement that the system lacks.
+    /// Means of confinement that the system lacks.
     pub lacking: Option<String>,
 }
 
@@ -53,7 +53,9 @@ impl Zygote {
                 zygote.lacking = Some(lacking.to_owned()).filter(|lacking| !lacking.is_empty());
                 Ok(zygote)
             }
-            None if message.is_empty() => Err(io::Error::other("it ended before it was ready")),
+            None if message.is_empty() => {
+                Err(io::Error::other("the zygote ended before it was ready"))
+            }
             None => Err(io::Error::other(message)),
         }
     }
@@ -74,7 +76,8 @@ impl Zygote {
         }
     }
 
-    /// The answer of the zygote: the number of a process, or a negative errno.
+    /// Sends the socket of a worker, and returns the answer of the zygote: the number of a process, or a negative
+    /// errno.
     fn ask_for_worker(&self, theirs: OwnedFd) -> io::Result<i32> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -103,7 +106,7 @@ impl Zygote {
 
 impl Drop for Zygote {
     fn drop(&mut self) {
-        // It may have died already.
+        // The zygote may have died already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -118,7 +121,7 @@ fn command(limits: &Limits) -> io::Result<Command> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .env_clear()
-        // With lazy binding each worker would bind again.
+        // With lazy binding, each worker would bind symbols again.
         .env("LD_BIND_NOW", "1")
         // libhdf5 may not be in the usual directories.
         .envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));

@@ -1,9 +1,8 @@
-//! What lies beside a log file under the name of its journal, and whether it counts (`docs/formats/journal.md`,
-//! section 1).
+//! Files beside a log under the name of its journal, and whether they count (`docs/formats/journal.md`, section 1).
 //!
 //! Everything that reads, closes, replaces or continues a log asks here. A file that proves that its own close is
-//! complete is closed, whatever a stale journal says: after a loss of power a removed journal, or an older state of
-//! it, may be back.
+//! complete is closed, whatever a stale journal says. After a loss of power a removed journal, or an older state of it,
+//! may be back.
 
 use std::io;
 
@@ -20,14 +19,14 @@ use crate::source_file::{Identity, SourceFile};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// What lies beside a log file.
+/// The journal beside a log file, if there is one.
 #[derive(Debug)]
 pub enum Beside {
     /// The journal of an unclosed log, and its place.
     Journal(SourcePath, Box<Recorded>),
     /// A stale journal. The log is closed, and loses nothing without the journal.
     Stale(Stale),
-    /// Nothing that the log needs, or that could be removed: it is closed, or our writer did not make it.
+    /// No journal that the log needs or that could be removed. The log is closed, or our writer did not make it.
     Nothing,
 }
 
@@ -41,7 +40,7 @@ pub struct Stale {
 }
 
 impl Beside {
-    /// What lies beside the log file `file`. Fails where the file is unclosed and has no journal.
+    /// Looks beside the log file `file`. Fails where the file is unclosed and has no journal.
     pub fn of(files: &LogFiles<'_>, file: &SourceFile) -> Result<Self> {
         let Some(id) = file.file_id()? else {
             if lacks_front(files, file)? {
@@ -70,7 +69,7 @@ impl Beside {
                 let reason = format!("its journal {} is not there", place.path.display());
                 return unless_unclosed(reason, Beside::Nothing);
             }
-            // It belongs to another user.
+            // The journal belongs to another user.
             Err(e @ Error::BadFile { .. }) => {
                 let reason = format!("its journal is not used: {e}");
                 return unless_unclosed(reason, Beside::Nothing);
@@ -105,7 +104,7 @@ impl Beside {
             }
             Err(e @ Error::BadFile { .. }) => {
                 let beside = if is_journal(&source)? && Lines::new(&source).have_no_commit()? {
-                    stale("tells of no flush: it never came to the disk wholly".to_owned())
+                    stale("has no flush: it never reached the disk in full".to_owned())
                 } else {
                     Beside::Nothing
                 };
@@ -124,14 +123,14 @@ impl Beside {
     }
 }
 
-/// Whether a file is a journal at all: a user may give its name to any file.
+/// Whether a file is a journal at all. A user may give its name to any file.
 pub fn is_journal(source: &SourceFile) -> Result<bool> {
     let mut begin = vec![0; source.len().min(BEGIN as u64) as usize];
     source.read_exact_at(&mut begin, 0)?;
     Ok(begins_as_journal(&begin))
 }
 
-/// Whether a file has a journal but no bytes at its start: a file system may show late what another node has written.
+/// Whether a file has a journal but no bytes at its start. A file system may show the writes of another node late.
 pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     let has_journal = || {
         files
@@ -152,7 +151,7 @@ fn is_closed_after(
     let proves = |file: &SourceFile, least: u64| match check_closed(file, least) {
         Ok(flush) => Ok(Some(flush)),
         Err(fault) if fault.ends_work() => Err(Error::of(file.path(), fault)),
-        // The journal decides.
+        // Without the proof of a close, the journal decides.
         Err(reason) => {
             log::debug!("{}: not closed: {reason}", file.path().display());
             Ok(None)

@@ -1,4 +1,4 @@
-//! The seal of a close (`docs/formats/journal.md`, section 5.1). By it a reader distinguishes a closed log from an
+//! The seal of a close (`docs/formats/journal.md`, section 5.1). With it a reader distinguishes a closed log from an
 //! unclosed one, and from one that a file system shows in part.
 
 use std::fs::File;
@@ -166,7 +166,7 @@ pub fn intact_seal(file: &File, len: u64, front: &[u8], most: u64) -> Option<Clo
 /// The seal of a closed file of a log whose extents have seals; `None` without one. Fails where front or objects are
 /// incomplete. Objects of more than `most` bytes are not verified.
 ///
-/// If the seal is the same before and after libhdf5 reads the file, libhdf5 has read what the seal covers.
+/// If the seal is the same before and after libhdf5 reads the file, libhdf5 has read the bytes that the seal covers.
 ///
 /// If the extents have no seals, the objects must exist but are not verified: another program may have changed the
 /// objects of such a log.

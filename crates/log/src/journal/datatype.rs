@@ -378,7 +378,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
             return Err(format!("the name of member {name:?} has a zero byte").into());
         }
         if !seen.insert(name) {
-            return Err(format!("member {name} is there twice").into());
+            return Err(format!("member {name} occurs twice").into());
         }
     }
     Ok(())

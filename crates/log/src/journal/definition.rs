@@ -23,23 +23,23 @@ type Result<T> = std::result::Result<T, Fault>;
 pub enum Definition {
     /// A group.
     Group {
-        /// Its path.
+        /// Path of the group.
         path: String,
     },
     /// A dataset. IDs count from 0, in the order of definition.
     Dataset {
-        /// Its path.
+        /// Path of the dataset.
         path: String,
-        /// The rest of its definition.
+        /// The rest of the definition.
         layout: Box<DatasetLayout>,
     },
     /// An attribute.
     Attribute {
-        /// Path of its object; `/` is the root group.
+        /// Path of the object that has it; `/` is the root group.
         object: String,
-        /// Its name.
+        /// Name of the attribute.
         name: String,
-        /// Its value.
+        /// Value of the attribute.
         value: Value,
     },
     /// A new extent of the dataset with this ID.
@@ -128,11 +128,11 @@ impl DatasetLayout {
 /// A dataset of an [`Outline`].
 #[derive(Debug, Clone)]
 pub struct Defined {
-    /// Its path.
+    /// Path of the dataset.
     pub path: String,
-    /// Its definition, with the current extent.
+    /// Definition of the dataset, with the current extent.
     pub layout: DatasetLayout,
-    /// Its dimension scales and labels.
+    /// Dimension scales of the dataset, and labels of its dimensions.
     pub scales: Scales,
 }
 

@@ -1,6 +1,6 @@
 //! Up-to-date length and content of a file that other nodes have written.
 //!
-//! A node may cache the length of a file for some seconds, as clients of GlusterFS do, and miss what another node has
+//! A node may cache the length of a file for some seconds, as clients of GlusterFS do, and miss bytes that another node has
 //! appended. The kernel also keeps the zeros that filled the rest of a page until it notices that the file has
 //! changed. A reader can live with an older flush. A program that closes or continues a log would lose the flushes
 //! that it does not see.
@@ -16,11 +16,11 @@ use rustix::io::pread;
 
 use h5logfs_common::fault::Fault;
 
-/// How long a node may cache a length.
+/// Longest time for which a node may cache a length.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits until this node knows the end of a file, and drops the cached bytes. Moves the file position. It does not
-/// wait for what a file system does not report. Returns the kind of file system.
+/// wait for bytes that a file system does not report. Returns the kind of file system.
 pub fn refresh(file: impl AsFd) -> FileSystem {
     let file = file.as_fd();
     let system = FileSystem::of(file);

@@ -2,7 +2,7 @@
 //!
 //! A file system may show late what another node has written. When a log is opened, only the newest data is compared
 //! with the [seals](crate::logvol::extent::Seal) of its extents. All other data is verified here, before the first
-//! read that needs it is answered. So a reader gets what was written, or an error; a later read tries again.
+//! read that needs it is answered. So a reader gets the written data, or an error. A later read tries again.
 //!
 //! A file may have any number of extents. The guard remembers groups of neighbours: where some of them begin, and
 //! which ranges of the file are verified.
@@ -38,7 +38,7 @@ pub struct SealGuard {
     /// Everything from this offset on is verified.
     seen_from: AtomicU64,
     state: RwLock<State>,
-    /// Of several threads that need a group, one verifies it. The key is its start.
+    /// Groups that are being verified, by their starts. Of several threads that need a group, one verifies it.
     comparing: SingleFlight<u64>,
     /// The table of a closed log, until it is verified.
     table: Mutex<Option<Piece>>,
@@ -99,7 +99,7 @@ impl SealGuard {
     /// again.
     pub fn check_table(&self, file: &SourceFile) -> Result<(), Fault> {
         task::check_running()?;
-        // The lock is held while the whole table is read: others wait for this one comparison.
+        // The lock is held while the whole table is read, because other threads need the same comparison.
         let mut table = self.table.lock();
         if let Some(found) = *table {
             self.compare_table(file, found)?;
@@ -130,7 +130,7 @@ impl SealGuard {
             task::check_running()?;
             return Ok(at);
         };
-        // Another thread may have verified it meanwhile.
+        // Another thread may have verified the group meanwhile.
         if let Some(seen) = self.seen_after(at) {
             return Ok(seen);
         }
@@ -206,7 +206,7 @@ impl SealGuard {
 }
 
 impl Guard for SealGuard {
-    /// Skips what was verified before.
+    /// Skips data that was verified before.
     fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), Fault> {
         let end = offset.saturating_add(len).min(self.end);
         let mut at = offset.max(FRONT);
@@ -557,7 +557,7 @@ mod tests {
             damaged.iter().for_each(|number| log.turn(log.data[*number].start));
             prop_assert!(guard.check(&log.file, 0, end).is_ok());
             prop_assert!(guard.seen_from.load(Ordering::Relaxed) <= FRONT);
-            // A guard does not verify what the scan has verified.
+            // A guard skips data that the scan has verified.
             let seen = seen.min(end);
             let before = log.file.bytes_read();
             log.guard(step, seen).check(&log.file, seen, end - seen).unwrap();

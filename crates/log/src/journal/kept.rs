@@ -69,7 +69,7 @@ impl Kept {
             let file = match files.open(&place) {
                 Ok(file) => file,
                 Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => break,
-                // It belongs to another user, or is not a file.
+                // The file belongs to another user, or is no regular file.
                 Err(e) => {
                     log::debug!("{e}");
                     continue;
@@ -230,11 +230,11 @@ pub fn keep(files: &LogFiles<'_>, journal: &Recorded, unflushed: &Unflushed) -> 
     }
     Err(Error::of(
         log,
-        "too many files beside it have what no flush covered",
+        "too many files beside it hold kept data that no flush covers",
     ))
 }
 
-/// Whether a file already has what is to be kept.
+/// Whether a file already has the data to be kept.
 fn holds(files: &LogFiles<'_>, journal: &Recorded, kept: &Kept, wanted: &Summary) -> Result<bool> {
     let found = Unflushed::only_kept(files, journal, kept)?.summary();
     Ok((found.bytes, found.ranks, found.apart) == (wanted.bytes, wanted.ranks, wanted.apart))

@@ -1,5 +1,5 @@
-//! The table of a data file, and what a process remembers of it after it has closed the log. A program may open a
-//! log, write a step and close it again; the cost of a close then depends only on what is new.
+//! The table of a data file, in the memory of a process that has closed the log. A program may open a log, write a step
+//! and close it again. The cost of a close then depends only on the new entries.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};

@@ -136,7 +136,7 @@ impl<'a> Lines<'a> {
             .is_none_or(|append| append.flush < MOST_FLUSHES);
         let id = header.file_id();
         let id = id.filter(|_| header.subfiles <= MOST_SUBFILES && has_room);
-        let id = id.ok_or_else(|| broken("a journal of no file"))?;
+        let id = id.ok_or_else(|| broken("a journal without a valid identifier of its file"))?;
         Ok((header, id))
     }
 
@@ -172,7 +172,7 @@ impl<'a> Lines<'a> {
         Ok(None)
     }
 
-    /// The invalid line, if there is one, and what it hides. From the damage on, checksums prove nothing, so anything
+    /// The invalid line, if there is one, and the flushes that it hides. From the damage on, checksums prove nothing, so anything
     /// that parses as a commit counts as one. A flush that was cut off has no commit.
     pub(super) fn end(mut self) -> Result<Option<Torn>> {
         let Some(mut torn) = self.torn else {

@@ -76,13 +76,13 @@ impl ImagePart {
     }
 }
 
-/// How the bytes of lines are packed.
+/// The packing of the bytes of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
     /// Compact.
     Small,
-    /// Fast: up to one page is stored as it is, because setting up deflate takes longer than deflating so little. For
-    /// lines of which a journal has few.
+    /// Fast: up to one page is stored as it is, because setting up deflate takes longer than deflating so little. This
+    /// is for lines of which a journal has few.
     Quick,
 }
 
@@ -191,7 +191,7 @@ impl MetadataImage {
         if !fits {
             let len = bytes.len();
             let reason =
-                format!("{len} bytes cannot make an image of {size} bytes of one of {old}");
+                format!("{len} bytes cannot turn an image of {old} bytes into one of {size}");
             return Err(Fault::from(reason).at(place));
         }
         // At most the present length of the image.

@@ -3,7 +3,7 @@
 //!
 //! * [`datatype`], [`definition`], [`scales`] and [`value`] hold a program's definitions as plain data.
 //! * [`words`] puts them into words for messages; `limits` has their upper bounds.
-//! * [`metadata image`] is the metadata image, which a journal has in place of definitions where HDF5 itself keeps the
+//! * [`metadata_image`] is the metadata image, which a journal has in place of definitions where HDF5 itself keeps the
 //!   objects.
 //! * [`state`] describes all objects in one go, for an append.
 //! * [`shown_flush`] names the state that is shown.

@@ -111,7 +111,7 @@ impl Recorded {
         };
         if !commit.asked.is_none_or(is_known) {
             return Err(format!(
-                "flush {} cannot follow the one that it says was asked for",
+                "flush {} cannot follow the requested flush that it names",
                 commit.flush
             )
             .into());
@@ -151,7 +151,7 @@ impl Recorded {
                 .metadata_image
                 .get_or_insert_default()
                 .set_logged(&dataset)?,
-            // A commit is added by the caller.
+            // The caller adds commits.
             Line::Commit(_) => {}
         }
         Ok(())

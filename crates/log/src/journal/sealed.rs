@@ -1,4 +1,4 @@
-//! A scan's result about the flushes of a log with seals.
+//! The result of a scan about the flushes of a log with seals.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::front::FRONT;
 use crate::window::Piece;
 use h5logfs_common::fault::Fault;
 
-/// The flushes of an unclosed log, up to one that this node has seen in full.
+/// The flushes of an unclosed log up to one that this node has seen in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownFlush {
     /// Number of that flush.
@@ -15,12 +15,12 @@ pub struct KnownFlush {
     pub sum: u64,
 }
 
-/// What was verified of a log with seals.
+/// The verified part of a log with seals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
     /// The last flush shown; `None` without a journal.
     pub last: Option<KnownFlush>,
-    /// The scan began after the known flush that it was given.
+    /// Whether the scan began after the known flush of its request.
     pub goes_on: bool,
     /// The data files.
     pub files: Vec<SealedFile>,
@@ -75,7 +75,7 @@ impl SealedFile {
 }
 
 impl Sealed {
-    /// Fails with the reason where it cannot belong to a log of files with these lengths.
+    /// Fails with the reason where the flushes cannot belong to a log of files with these lengths.
     pub(crate) fn check(&self, lens: &[u64]) -> Result<(), Fault> {
         for file in &self.files {
             let len = lens.get(usize::from(file.source));

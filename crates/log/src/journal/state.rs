@@ -40,7 +40,7 @@ pub fn scale_definitions(datasets: &[Defined]) -> Vec<Definition> {
         let name = defined.scales.name.clone()?;
         Some(Definition::Scale { dataset, name })
     });
-    // A scale must be one before it is attached.
+    // A dataset must be a scale before it is attached.
     let mut definitions: Vec<Definition> = scales.collect();
     for (dataset, defined) in numbered() {
         for (dimension, scales) in (0u32..).zip(&defined.scales.attached) {

@@ -1,9 +1,9 @@
-//! Data that no flush covers: what ranks have written to files since the last complete flush
-//! (`docs/formats/journal.md`, section 3.2).
+//! Unflushed data, which ranks have written to files and no complete flush covers (`docs/formats/journal.md`, section
+//! 3.2).
 //!
-//! It lies in three kinds of places: in the data files after the last flush, in spill files, and in files that
-//! `h5logfs recover` has [kept](super::kept). The extents of a rank have numbers. An extent in several places
-//! therefore counts once. Where an extent is missing, later ones do not count: they may share its selections.
+//! The data lie in three kinds of places: in the data files after the last flush, in spill files, and in files that
+//! `h5logfs recover` has [kept](super::kept). The extents of a rank have numbers, so an extent in several places counts
+//! once. Where an extent is missing, later ones do not count: they may share its selections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -78,7 +78,7 @@ impl Flushed {
     }
 }
 
-/// An extent and the file that has it.
+/// An extent, and the file that has it.
 #[derive(Debug, Clone)]
 pub struct Extent {
     /// Index of the file in [`Unflushed::files`].
@@ -128,7 +128,7 @@ impl Unflushed {
         Self::find(files, flushed, data, None)
     }
 
-    /// Finds the unflushed data, including what was kept of it.
+    /// Finds the unflushed data, including kept data.
     pub fn with_kept(
         files: &LogFiles<'_>,
         journal: &Recorded,
@@ -176,7 +176,7 @@ impl Unflushed {
         Ok(found)
     }
 
-    /// Finds only what was kept.
+    /// Finds only kept data.
     pub fn only_kept(files: &LogFiles<'_>, journal: &Recorded, kept: &Kept) -> Result<Self> {
         let mut found = Unflushed::default();
         let mut extents = Vec::new();

@@ -1,6 +1,6 @@
 //! The flushes of a log that are fully visible.
 //!
-//! A file system may show late what another node has written, and in another order: the commit of a flush before its
+//! A file system may show the writes of another node late, and in another order: the commit of a flush before its
 //! data, the size of a file before its bytes. If extents have [seals](extent::Seal), a reader notices: it verifies
 //! flush by flush, up to the first incomplete one.
 
@@ -23,7 +23,7 @@ pub const MOST_DATA: u64 = 256 << 20;
 pub struct Unseen {
     /// Number of the flush.
     pub flush: u64,
-    /// What is missing.
+    /// The missing part, in words.
     pub reason: String,
 }
 
@@ -32,7 +32,7 @@ pub struct Unseen {
 pub struct Visible {
     /// The first flush that is not fully visible; `None` if all are.
     pub unseen: Option<Unseen>,
-    /// The flushes up to the known one are those of this journal, and were not verified again.
+    /// Whether the flushes up to the known one are those of this journal, and were not verified again.
     pub goes_on: bool,
     /// For each data file the offset from which on all data before the unseen flush is verified.
     pub seen_from: Vec<u64>,

@@ -196,8 +196,8 @@ impl Shortened {
     }
 }
 
-/// Text after the number of the newest flush: it is automatic, and the last one requested is another. Empty where the
-/// newest flush was requested.
+/// Text after the number of the newest flush, if that is automatic: the last requested flush. Empty where the newest
+/// flush was requested.
 pub fn asked_for(newest: u64, asked: u64) -> String {
     match asked {
         asked if asked == newest => String::new(),

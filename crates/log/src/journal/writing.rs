@@ -27,9 +27,9 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Creates the journal of a new file. It holds a lock on the journal for its lifetime, which shows other
-    /// processes that the job is running. No process sees the journal without the lock and the header. With `replace`
-    /// it replaces an existing journal, whose lock the caller must hold. Otherwise an existing journal is an error.
+    /// Creates the journal of a new file. A lock on the journal, held for its lifetime, shows other processes that the
+    /// job is running. No process sees the journal without the lock and the header. With `replace` the new journal
+    /// replaces an existing one, whose lock the caller must hold. Otherwise an existing journal is an error.
     pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self> {
         Self::begin(path, header, &[], replace, |_| Ok(()))
     }
@@ -94,7 +94,7 @@ impl Journal {
             .and_then(|()| file.write_all_at(&text, self.len))
             .and_then(|()| if sync { file.sync_data() } else { Ok(()) });
         if let Err(e) = written {
-            // If this fails, too, it is done before the next lines.
+            // If this fails, too, the file is cut before the next lines.
             self.torn = file.set_len(self.len).is_err();
             return Err(Error::io(self.held.path(), e));
         }

@@ -153,8 +153,8 @@ pub(super) struct EntryTable {
 const OF_DATASET: usize = 96;
 
 impl EntryTable {
-    /// Reads all entries. `ranks` maps each dataset that still has a stub dataset to its rank. `merged`: entries may be
-    /// those of merged calls, whose sizes are ambiguous (section 6.6).
+    /// Reads all entries. `ranks` has the rank of each dataset that still has a stub dataset. `merged`: entries
+    /// may be those of merged calls, whose sizes are ambiguous (section 6.6).
     ///
     /// The records of `wanted` are made during the walk if possible: see [`OwnBlocks`]. Fails when memory is short, and
     /// when `task` stops.

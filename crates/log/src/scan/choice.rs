@@ -1,4 +1,4 @@
-//! Which objects of a log a copy has, and the filters of its datasets.
+//! The objects that a copy of a log has, and the filters of its datasets.
 
 use std::fmt;
 
@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::filters::Filter;
 use h5logfs_common::fault::Fault;
 
-/// What is otherwise than in the log. A view has all objects, and the filters that the log records.
+/// Differences between a copy and its log. A view has all objects, and the filters that the log records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Paths of objects. A copy has these, what lies below them, and the groups above. Without any it has all objects.
+    /// Paths of chosen objects. A copy has these objects, everything below them, and the groups above. Without a path
+    /// it has all objects.
     only: Vec<String>,
-    /// The filters of all logged datasets that have chunks; `None`: those that the log records.
+    /// The filters of all logged datasets that have chunks. `None` stands for those that the log records.
     pub filters: Option<Vec<Filter>>,
 }
 
 impl Choice {
-    /// Only the objects of these paths, of all if there is none.
+    /// A choice of the objects at these paths. Without a path, all objects are chosen.
     pub fn only<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
         let path = |path: &str| format!("/{}", path.trim_matches('/'));
         Choice {
@@ -26,7 +27,7 @@ impl Choice {
         }
     }
 
-    /// The same with other filters.
+    /// This choice with other filters.
     pub fn with_filters(&self, filters: Vec<Filter>) -> Self {
         Choice {
             filters: Some(filters),
@@ -34,7 +35,7 @@ impl Choice {
         }
     }
 
-    /// The same, and the objects of these paths.
+    /// This choice with the objects at these paths in addition.
     pub fn with_objects(&self, paths: impl IntoIterator<Item = String>) -> Self {
         let mut all = self.clone();
         all.only.extend(paths);
@@ -46,19 +47,19 @@ impl Choice {
         self.only.is_empty()
     }
 
-    /// Whether a copy has the object at this path: it is chosen, or it lies above or below one that is.
+    /// Whether a copy has the object at this path, because it is chosen, or lies above or below a chosen object.
     pub fn has(&self, path: &str) -> bool {
         let is_near =
             |chosen: &String| is_at_or_below(path, chosen) || is_at_or_below(chosen, path);
         self.only.is_empty() || self.only.iter().any(is_near)
     }
 
-    /// Whether this very path was chosen.
+    /// Whether exactly this path was chosen.
     pub fn names(&self, path: &str) -> bool {
         self.only.iter().any(|chosen| chosen == path)
     }
 
-    /// Fails with the first of the chosen paths that is none of `found`.
+    /// Fails with the first chosen path that `found` rejects.
     pub fn check_found(&self, mut found: impl FnMut(&str) -> bool) -> Result<(), Fault> {
         let is_root = |path: &&String| path.as_str() == "/";
         let missing = self.only.iter().find(|path| !is_root(path) && !found(path));
@@ -74,7 +75,7 @@ fn is_at_or_below(path: &str, other: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Choices that differ have different texts.
+/// Different choices have different texts.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "only={:?}, filters={:?}", self.only, self.filters)

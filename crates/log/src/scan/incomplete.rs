@@ -1,18 +1,19 @@
-//! The attribute of the root that tells readers what their file lacks.
+//! The attribute of the root that tells readers which data their file lacks.
 //!
-//! It is an attribute and no file beside: every reader shows it with the others, and copies keep it.
+//! The losses stand in an attribute and not in a file beside the log, because every reader shows it with the other
+//! attributes, and copies keep it.
 
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 
 /// Name of the attribute. A view has it only if data of its log are known to be missing.
 pub const INCOMPLETE: &str = "_h5logfs_incomplete";
 
-/// Losses that the text names.
+/// The most losses that the text names.
 const MOST: usize = 20;
 
-/// The text of the attribute; `None` where nothing is known to be missing.
+/// The text of the attribute. `None` where nothing is known to be missing.
 ///
-/// It depends on the files of the log alone, not on the path under which they were found: a mount and an export
+/// The text depends only on the files of the log, not on the path under which they were found. So a mount and an export
 /// make the same file.
 pub fn text(diagnostics: &[Diagnostic]) -> Option<String> {
     let lost = diagnostics.iter().filter(|d| d.severity == Severity::Lost);
@@ -43,7 +44,7 @@ fn line(loss: &Diagnostic) -> String {
         place,
         ..loss.clone()
     };
-    // Any byte but these may be in the name of a file.
+    // The name of a file may have control characters.
     line.to_string().replace(char::is_control, "?")
 }
 

@@ -1,10 +1,10 @@
-//! What both halves of a scan share. The client asks for a scan and gets a [`Snapshot`]; the server runs
-//! libhdf5, in the same process or in a confined one.
+//! The parts of a scan that client and server share. The client asks for a scan and gets a [`Snapshot`]. The server
+//! runs libhdf5, in the same process or in a confined one.
 //!
 //! * [`damage`] tells whether elements cannot be read, where that costs little.
-//! * [`incomplete`] is the attribute that tells readers what is missing.
+//! * [`incomplete`] is the attribute that tells readers which data are missing.
 //! * [`settings`] holds the options that decide the outcome of a scan.
-//! * [`choice`]: which objects of a log a copy has.
+//! * [`choice`] holds the objects that a copy of a log has.
 //! * [`shape`] chooses chunk shapes where the log records none.
 //! * [`protocol`] is the form of messages between a client and a server in another process.
 
@@ -29,19 +29,19 @@ use h5logfs_common::error::Result;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// One file to be scanned.
+/// A file to be scanned.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanRequest<'a> {
     /// The directory below which all files of the log lie.
     pub dir: &'a SourceDir,
     /// The log file, below the directory.
     pub relative: &'a Path,
-    /// The files whose presence makes a log of it, as far as they belong to it (the look-up of the catalog finds them);
-    /// `None` for a file that needs none.
+    /// The files whose presence makes a log of it, and that belong to it. The look-up of the catalog finds them. `None`
+    /// for a file that needs none.
     pub companions: Option<&'a [SourcePath]>,
     /// The user's options.
     pub settings: &'a Settings,
-    /// Up to this flush, all of the log was seen by an earlier scan, which need not be repeated.
+    /// The last flush up to which an earlier scan has seen all of the log. This part need not be scanned again.
     pub known: Option<KnownFlush>,
 }
 
@@ -60,28 +60,26 @@ impl<'a> ScanRequest<'a> {
 
 /// Turns a log file into a snapshot.
 pub trait Scanner: fmt::Debug + Send + Sync {
-    /// Scans one file. [`Error::NotALog`] says that the file is not a log; [`Error::ScanDied`] says that the
-    /// scan crashed or went past its limits.
+    /// Scans one file. `task` reserves the memory of the snapshot. [`Error::NotALog`] says that the file is not a log;
+    /// [`Error::ScanDied`] says that the scan crashed or went past its limits.
     ///
     /// [`Error::NotALog`]: h5logfs_common::error::Error::NotALog
     /// [`Error::ScanDied`]: h5logfs_common::error::Error::ScanDied
-    ///
-    /// The memory of the snapshot is reserved by `task`.
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>>;
 
-    /// Scans of several files of a directory follow, until as many calls of [`Scanner::end_listing`].
+    /// Announces scans of several files of a directory. They end with as many calls of [`Scanner::end_listing`].
     fn begin_listing(&self) {}
 
-    /// The end of what [`Scanner::begin_listing`] has begun.
+    /// Ends a listing that [`Scanner::begin_listing`] has announced.
     fn end_listing(&self) {}
 }
 
-/// A directory that is being listed, until it is dropped.
+/// A directory that is being listed, until this is dropped.
 #[derive(Debug)]
 pub struct ListingScans<'a>(&'a dyn Scanner);
 
 impl<'a> ListingScans<'a> {
-    /// Tells `scanner` of the listing.
+    /// Announces a listing to `scanner`.
     pub fn begin(scanner: &'a dyn Scanner) -> Self {
         scanner.begin_listing();
         ListingScans(scanner)

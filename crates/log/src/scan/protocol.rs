@@ -1,8 +1,8 @@
 //! The messages between the daemon and a scan worker, over a socket that also carries descriptors.
 //!
-//! A message is its length in four bytes, little-endian, and its postcard form; a snapshot follows that as it is, so that
-//! it is not copied. A hostile file may control the
-//! worker, so the daemon bounds the length of messages, and allocates memory as bytes arrive.
+//! A message is its length in four bytes, little-endian, and its postcard form. A snapshot follows the message as it
+//! is, so that it is not copied. A hostile file may control the worker, so the daemon bounds the length of messages,
+//! and allocates memory only as bytes arrive.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -29,11 +29,11 @@ use h5logfs_common::buffers;
 use h5logfs_common::error::Error;
 use h5logfs_common::memory::Reservation;
 
-/// How long a process that closes logs waits for the next one.
+/// Longest wait of a process that closes logs for the next log.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Begins the first message of a zygote that is confined. The means of confinement that the system lacks follow. Any
-/// other first message is the reason why the zygote failed.
+/// Begin of the first message of a confined zygote. The means of confinement that the system lacks follow. Any other
+/// first message is the reason why the zygote failed.
 pub const READY: &str = "ready:";
 
 /// The scan that a worker has to do.
@@ -42,58 +42,59 @@ pub struct ScanTask {
     /// The log file, below the first directory.
     #[serde(with = "bytes_of_path")]
     pub relative: PathBuf,
-    /// The path of the directory, as users know it.
+    /// The path of that directory, as users know it.
     #[serde(with = "bytes_of_path")]
     pub dir: PathBuf,
-    /// Its companion files: see [`ScanRequest::companions`](super::ScanRequest::companions).
+    /// Companion files of the log: see [`ScanRequest::companions`](super::ScanRequest::companions).
     pub companions: Option<Vec<SourcePath>>,
-    /// Their directories with logs are those that the daemon holds, by the paths that links lead to.
+    /// The user's options. Their log directories are those that the daemon holds, by the paths to which links lead.
     pub settings: Settings,
     /// See [`ScanRequest::known`](super::ScanRequest::known).
     pub known: Option<KnownFlush>,
 }
 
-/// A log with which something has to be done for a program that writes it.
+/// Work on a log, for the program that writes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CloseTask {
-    /// The log file, by an absolute path.
+    /// Absolute path of the log file.
     pub log: PathBytes,
-    /// What has to be done.
+    /// The work to be done.
     pub work: CloseWork,
 }
 
-/// What has to be done with a log.
+/// The work to be done on a log.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub enum CloseWork {
-    /// Close it.
+    /// Closes the log.
     Close {
-        /// Wait until it is on the disk.
+        /// Whether to wait until the log is on the disk.
         sync: bool,
-        /// Then make it an ordinary HDF5 file, with so many bytes of memory for each of its purposes. That has an outcome
-        /// of its own.
+        /// Makes the closed log an ordinary HDF5 file, with this many bytes of memory for each of its purposes. This
+        /// step has an outcome of its own.
         settle: Option<u64>,
-        /// The number of the journal's file, as the program knows it: no other one is closed.
+        /// The number of the journal's file, as the program knows it. A log with another journal is not closed.
         journal: Option<u64>,
     },
-    /// Make one more flush of what no flush covers, and leave it unclosed: the program goes on with it.
+    /// Adds a flush of the unflushed data, and leaves the log unclosed, because the program goes on with it.
     TakeIn,
 }
 
 /// A request of a worker to the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// The descriptor of a file, open for reading.
+    /// Asks for the descriptor of a file, open for reading.
     Open(SourcePath),
-    /// The names in a directory.
+    /// Asks for the names in a directory.
     List(SourcePath),
-    /// Nothing more: the scan is over.
+    /// Asks for nothing more: the scan is over.
     Done(ScanOutcome),
 }
 
 /// The outcome of a scan.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ScanOutcome {
-    /// A snapshot: [`Snapshot::to_bytes`](crate::snapshot::Snapshot::to_bytes). It is behind the message, not in it.
+    /// A snapshot: [`Snapshot::to_bytes`](crate::snapshot::Snapshot::to_bytes). The bytes follow the message, and are
+    /// not part of it.
     Scanned(#[serde(skip)] Vec<u8>),
     /// [`Error::Io`].
     Io {
@@ -106,21 +107,21 @@ pub enum ScanOutcome {
     NotALog {
         /// The file.
         path: PathBytes,
-        /// For a person to read.
+        /// The reason, for a person to read.
         reason: String,
     },
     /// [`Error::BadFile`].
     BadFile {
         /// The file.
         path: PathBytes,
-        /// For a person to read.
+        /// The reason, for a person to read.
         reason: String,
     },
     /// [`Error::NoFlush`].
     NoFlush {
         /// The file.
         path: PathBytes,
-        /// For a person to read.
+        /// The reason, for a person to read.
         reason: String,
     },
     /// [`Error::Changed`].
@@ -178,7 +179,7 @@ impl From<&Error> for ScanOutcome {
                 path: path.as_path().into(),
                 reason: reason.clone(),
             },
-            // The limits of a scan are the same for the next one of the file.
+            // The next scan of the file has the same limits.
             Error::NoMemory { path, shortage } => ScanOutcome::BadFile {
                 path: path.as_path().into(),
                 reason: shortage.to_string(),
@@ -225,7 +226,7 @@ impl ScanOutcome {
     }
 }
 
-/// Two sockets of this kind, connected to each other. A program that this process starts inherits neither.
+/// Two sockets of this kind, connected to each other. Programs that this process starts do not inherit them.
 pub fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     Ok(rustix::net::socketpair(
@@ -236,7 +237,7 @@ pub fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Receives bytes: returns their number, and the descriptor that was sent with them. Zero bytes mean that the other end
+/// Receives bytes. Returns their number, and the descriptor that was sent with them. Zero bytes mean that the other end
 /// is closed.
 pub fn receive_some(
     socket: impl AsFd,
@@ -262,13 +263,13 @@ pub struct Channel<S, W> {
     wait: W,
 }
 
-/// Decides how long an end waits for the other one.
+/// The time that one end waits for the other.
 pub trait Wait {
     /// Waits until the socket can be read from, or written to. Fails when that takes too long.
     fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()>;
 }
 
-/// What an end of a channel waits for.
+/// The event for which an end of a channel waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Bytes to read.
@@ -277,7 +278,7 @@ pub enum Direction {
     Write,
 }
 
-/// Waits without a limit: the other end may be slow. If it ends, the socket closes.
+/// A wait without a limit, because the other end may be slow. If that ends, the socket closes.
 #[derive(Debug)]
 pub struct Forever;
 
@@ -287,7 +288,7 @@ impl Wait for Forever {
     }
 }
 
-/// Waits for the next task as long as [`PATIENCE`] says.
+/// A wait for the next task, of [`PATIENCE`] at most.
 #[derive(Debug)]
 pub struct Patiently;
 
@@ -325,7 +326,7 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
         self.send_with(&Request::Done(outcome), &bytes, None)
     }
 
-    /// Sends a message, and behind it `bytes`.
+    /// Sends a message, and `bytes` behind it.
     fn send_with(
         &self,
         message: &impl Serialize,
@@ -358,8 +359,8 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
         })
     }
 
-    /// Receives a message of at most `most` bytes, with the descriptor that was sent with it. Its bytes, and as many
-    /// for the message that is made of them, are reserved as they arrive, and stay so in `reservation`.
+    /// Receives a message of at most `most` bytes, with the descriptor that was sent with it. As bytes arrive, memory
+    /// is reserved for them, and as much for the message that is made from them. It stays in `reservation`.
     pub fn receive<T: DeserializeOwned>(
         &self,
         most: usize,
@@ -386,7 +387,7 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
         Ok(request)
     }
 
-    /// Receives a message, and the bytes behind it.
+    /// Receives a message, and the bytes that follow it.
     fn receive_with<T: DeserializeOwned>(
         &self,
         most: usize,
@@ -407,8 +408,9 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
         Ok((message, body, descriptor))
     }
 
-    /// Counts memory as bytes arrive, not by the length that the other end claims. The list has its room from the start, because
-    /// a snapshot is large, and a list that grows exists twice while its bytes move. Room that no byte has reached takes no memory.
+    /// Receives the bytes of a message. Memory counts as bytes arrive, not by the length that the other end claims. The
+    /// list has its room from the start, because a snapshot is large, and a growing list exists twice while its bytes
+    /// move. Room that no byte has reached takes no memory.
     fn body(&self, len: usize, reservation: &mut Reservation) -> io::Result<Vec<u8>> {
         const PIECE: usize = 1 << 20;
         let no_memory = |e| io::Error::new(io::ErrorKind::OutOfMemory, e);
@@ -453,10 +455,13 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
 }
 
 fn without_sense() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a message without sense")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "a message that cannot be decoded",
+    )
 }
 
-/// Waits until the socket can be read from, or written to. Returns false when `until` comes first.
+/// Waits until the socket can be read from, or written to. Returns `false` if `until` comes first.
 pub fn poll(socket: BorrowedFd<'_>, to: Direction, until: Option<Instant>) -> io::Result<bool> {
     let flags = match to {
         Direction::Read => PollFlags::IN,

@@ -17,33 +17,33 @@ use h5logfs_common::fault::Fault;
 /// All options that decide the outcome of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Chunk shapes where the log records none.
+    /// Chunk shapes of datasets whose log records none.
     pub chunking: Chunking,
-    /// Directories with logs and subfiles of files that are elsewhere, in the order of
+    /// Directories with logs and subfiles of files that lie elsewhere, in the order of
     /// [`SourceDir::all`](crate::source_dir::SourceDir::all).
     #[serde(with = "bytes_of_paths")]
     pub log_dirs: Vec<PathBuf>,
-    /// Present files that could have a log and have none, too.
+    /// Whether files that could have a log and have none are presented, too.
     pub without_logs: bool,
-    /// Where data are known to be missing, an attribute of the root says so.
+    /// Whether an attribute of the root says which data are known to be missing.
     pub incomplete_attribute: bool,
-    /// Data of a log that is not closed are shown, too, that no flush covers.
+    /// Whether unflushed data of an unclosed log are shown, too.
     pub unflushed: bool,
-    /// Which state of a log that is not closed is shown.
+    /// The state of an unclosed log that is shown.
     pub shown_flush: ShownFlush,
-    /// What a copy of the log has.
+    /// Objects and filters of a copy of the log.
     pub choice: Choice,
-    /// The image lies here but for its superblock: see [`Snapshot::image_at`](crate::snapshot::Snapshot::image_at). Only
-    /// a closed log in an HDF5 file can have it there. The image of any other is as always.
+    /// Place of the image without its superblock: see [`Snapshot::image_at`](crate::snapshot::Snapshot::image_at). Only
+    /// a closed log in an HDF5 file can have its image there. Any other log has it as usual.
     pub image_at: Option<u64>,
-    /// The most bytes of data that are compared with their checksums when a log is opened that is not closed.
+    /// The most bytes of data that are compared with their checksums when an unclosed log is opened.
     pub compared: u64,
-    /// The most bytes of a snapshot. Elements and values of attributes that lie among the metadata are left out where it would
-    /// have more.
+    /// The most bytes of a snapshot. A snapshot that would have more leaves out elements and values of attributes that
+    /// lie among the metadata.
     pub most: u64,
 }
 
-/// The option `index_memory`, by default.
+/// Default of the option `index_memory`, in bytes.
 pub const INDEX_MEMORY: u64 = 256 << 20;
 
 impl Default for Settings {
@@ -63,10 +63,10 @@ impl Default for Settings {
     }
 }
 
-/// An option of layouts, of one or of several. It takes a value.
+/// An option of one or several layouts, which takes a value.
 #[derive(Debug, Clone, Copy)]
 pub struct LayoutOption {
-    /// As it is given on the command line.
+    /// Name of the option on the command line.
     pub name: &'static str,
     /// The form of the value, for the help text.
     pub form: &'static str,
@@ -74,7 +74,7 @@ pub struct LayoutOption {
     pub help: &'static str,
     /// The default, in words.
     pub default: &'static str,
-    /// Repeated options add up. Of other options the last one counts.
+    /// Whether repeated options add up. Otherwise the last one counts.
     pub adds_up: bool,
 }
 
@@ -138,7 +138,8 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 7] = [
 
 const BURST_DIR: &str = "burst_dir";
 const SUBFILE_DIR: &str = "subfile_dir";
-/// Where HDF5's own driver looks for subfiles and their configurations: the variables that are the defaults of an option.
+/// Variables that tell HDF5's own driver where subfiles and their configurations lie. They are the defaults of an
+/// option.
 pub const SUBFILE_VARIABLES: [&str; 2] = [
     "H5FD_SUBFILING_SUBFILE_PREFIX",
     "H5FD_SUBFILING_CONFIG_FILE_PREFIX",
@@ -150,7 +151,8 @@ const AT_FLUSH: &str = "at_flush";
 const AT_TIME: &str = "at_time";
 
 impl Settings {
-    /// The defaults in an environment of which `variable` tells the variables. Directories that are not there do not count.
+    /// The defaults in an environment, whose variables `variable` looks up. Directories that are not there do not
+    /// count.
     pub fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let dirs = SUBFILE_VARIABLES.iter().filter_map(|name| variable(name));
         let dirs = dirs.map(PathBuf::from).filter(|dir| dir.is_dir());
@@ -220,7 +222,7 @@ impl From<Chunking> for Settings {
     }
 }
 
-/// Settings that differ have different texts.
+/// Different settings have different texts.
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "chunk={}", self.chunking)?;

@@ -9,35 +9,36 @@ use crate::layout::Layout;
 use crate::source_file::SourceFile;
 use crate::tiling::{MOST_BYTES, SMALLEST_TILE, Tilings};
 
-/// The size of chunks in bytes. They are not larger, unless a single element is.
+/// Size of a chunk in bytes. A chunk is not larger, unless a single element is.
 const CHUNK: u64 = 1 << 20;
 
-/// More than [`MANY`] chunks of one record each, smaller than this, would have an index larger than the data. Then a
-/// chunk takes several records.
+/// Bytes of a small record. [`MANY`] chunks of one small record each would have an index larger than the data, so a
+/// chunk then takes several records.
 const SMALL: u64 = 64 << 10;
+/// The most chunks of one small record each.
 const MANY: u64 = 4096;
 
-/// Bytes of the largest tile that becomes a chunk as it is. Of larger ones a reader often needs only a part.
+/// Bytes of the largest tile that becomes a chunk as it is. A reader often needs only a part of a larger tile.
 const LARGEST_TILE: u64 = 4 << 20;
 /// The fewest contiguous bytes of a tile in the dataset. libhdf5 takes longer to pick shorter runs out of chunks than
-/// the view takes to assemble whole rows: 200,000 rows that were written by columns were read ten times more slowly
+/// the view takes to assemble whole rows. In one case, 200,000 rows written by columns were read ten times more slowly
 /// in chunks that are columns.
 const SHORTEST_RUN: u64 = 256;
 
-/// In bytes. These tables have the entries of 25,000 single blocks, or 65,536 blocks together.
+/// Bytes of large tables. They hold the entries of 25,000 single blocks, or of 65,536 blocks together.
 const LARGE_TABLES: u64 = 1 << 20;
 
-/// How chunk shapes are chosen where the log does not record them.
+/// The choice of chunk shapes where the log does not record them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Chunking {
-    /// The tile where records tile the dataset, else about 1 MiB.
+    /// The tile where records tile the dataset, or else about 1 MiB.
     #[default]
     Auto,
     /// About this many bytes, however the records lie.
     Size(u64),
 }
 
-/// As the mount option spells it, sizes in bytes.
+/// The spelling of the mount option, with sizes in bytes.
 impl fmt::Display for Chunking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -52,12 +53,12 @@ pub struct Chooser<'a> {
     chunking: Chunking,
     pub(super) log: &'a dyn Layout,
     pub(super) sources: &'a [SourceFile],
-    /// Found when the first dataset needs them.
+    /// Tiles of the datasets, found when the first dataset needs them.
     tilings: OnceCell<Tilings>,
 }
 
 impl<'a> Chooser<'a> {
-    /// For the log whose files are `sources`.
+    /// A chooser for the log with the files `sources`.
     pub fn new(chunking: Chunking, log: &'a dyn Layout, sources: &'a [SourceFile]) -> Self {
         Chooser {
             chunking,
@@ -67,7 +68,8 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// The chunk shape of a logged dataset. `id`: the layout's number of it. `element`: bytes of an element.
+    /// The chunk shape of a logged dataset. `id` is the layout's number of the dataset, and `element` the size of an
+    /// element in bytes.
     pub fn logged(
         &self,
         id: i64,
@@ -83,7 +85,7 @@ impl<'a> Chooser<'a> {
         shape.unwrap_or_else(|| self.plain(dims, max_dims, element))
     }
 
-    /// The chunk shape of a dataset that is not logged. `element`: bytes of an element.
+    /// The chunk shape of a dataset that is not logged. `element` is the size of an element in bytes.
     pub fn plain(&self, dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
         let room = match self.chunking {
             Chunking::Auto => CHUNK,
@@ -112,14 +114,14 @@ impl<'a> Chooser<'a> {
         self.log.tables_len(self.sources) >= LARGE_TABLES
     }
 
-    /// Whether the search for tiles, if there was one, met entries that cannot be read.
+    /// Whether a search for tiles has met entries that cannot be read.
     pub(super) fn met_unreadable(&self) -> bool {
         self.tilings.get().is_some_and(|found| found.has_unreadable)
     }
 }
 
-/// The chunk shape of a dataset that is tiled: the tile, or the largest part of it that is near 1 MiB and contiguous in
-/// each record. `None` where the tile is small or thin, or has no such part.
+/// The chunk shape of a tiled dataset: the tile, or its largest part that is near 1 MiB and contiguous in each record.
+/// `None` where the tile is small or thin, or has no such part.
 fn by_tile(tile: &[u64], dims: &[u64], element: u64) -> Option<Vec<u64>> {
     match bytes_of(tile, element) {
         _ if run(tile, dims, element) < SHORTEST_RUN => None,
@@ -129,7 +131,7 @@ fn by_tile(tile: &[u64], dims: &[u64], element: u64) -> Option<Vec<u64>> {
     }
 }
 
-/// Contiguous bytes of a tile in a dataset of this extent.
+/// Contiguous bytes of a tile in a dataset of extent `dims`.
 fn run(tile: &[u64], dims: &[u64], element: u64) -> u64 {
     let mut run = element;
     for (side, dim) in tile.iter().zip(dims).rev() {
@@ -158,8 +160,8 @@ fn part_of(tile: &[u64], element: u64) -> Option<Vec<u64>> {
     None
 }
 
-/// The divisor of `side` that, times `unit` bytes, is nearest to 1 MiB from below, or else from above; within a factor
-/// of four.
+/// The divisor of `side` whose product with `unit` bytes is nearest to 1 MiB, from below or else from above. It lies
+/// within a factor of four.
 fn divisor(side: u64, unit: u64) -> Option<u64> {
     let (least, most) = ((CHUNK / 4).div_ceil(unit), CHUNK / unit);
     let below = (least..=most).rev();
@@ -174,12 +176,13 @@ fn bytes_of(sides: &[u64], element: u64) -> Option<u64> {
 }
 
 /// A chunk shape of about 1 MiB with the longest runs along the last dimension. Along an unlimited first dimension of
-/// several it takes one record. It is never larger than the dataset. `element`: bytes of an element.
+/// several, a chunk takes one record. It is never larger than the dataset. `element` is the size of an element in
+/// bytes.
 pub fn choose(dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
     sized(CHUNK, dims, max_dims, element)
 }
 
-/// The same for chunks of at most `bytes` bytes.
+/// [`choose`] for chunks of at most `bytes` bytes.
 fn sized(bytes: u64, dims: &[u64], max_dims: &[Option<u64>], element: u64) -> Vec<u64> {
     let mut shape = vec![1; dims.len()];
     let records = dims.len() > 1 && max_dims.first() == Some(&None);
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!(choose(&[1_000_000, 3], &[None, Some(3)], 8), [2730, 3]);
     }
 
-    /// The chunk by a tile of a dataset that has ten of it along each dimension.
+    /// The chunk shape by a tile of a dataset that has ten tiles along each dimension.
     fn chunk(tile: &[u64], element: u64) -> Option<Vec<u64>> {
         let dims: Vec<u64> = tile.iter().map(|side| side.saturating_mul(10)).collect();
         by_tile(tile, &dims, element)
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(chunk(&[1 << 20], 8), Some(vec![1 << 17]));
         assert_eq!(chunk(&[16, 512, 512], 4), Some(vec![1, 512, 512]));
         assert_eq!(chunk(&[4, 1000, 1000], 8), Some(vec![1, 125, 1000]));
-        // Rather a bit less than 1 MiB than a bit more; else a bit more.
+        // A bit less than 1 MiB is better than a bit more, which is better than nothing.
         assert_eq!(chunk(&[3, 700, 1000], 4), Some(vec![1, 175, 1000]));
         assert_eq!(chunk(&[300_007 * 2], 8), Some(vec![300_007]));
         assert_eq!(chunk(&[1 << 60, 1 << 60], 8), Some(vec![1, 1 << 17]));

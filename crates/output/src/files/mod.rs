@@ -56,12 +56,12 @@ pub struct Files {
     flushes: u64,
     /// Number of the last flush that the program asked for.
     asked: u64,
-    /// No flush of this job is complete.
+    /// Whether no flush of this job is complete.
     is_first: bool,
     /// On the first rank only: the flush with which this job began, and its own flushes, with their ends in the first data
     /// file.
     commits: Vec<(u64, u64)>,
-    /// On the first rank only.
+    /// The journal, on the first rank only.
     journal: Option<Journal>,
     /// Inode number of the journal, which all ranks know.
     journal_number: u64,
@@ -194,7 +194,7 @@ impl Files {
             subfiles: self.header.subfiles,
             config: self.header.config,
             flush: self.flushes,
-            // A close is asked for: a closed log ends with what the program meant.
+            // The program asks for the close, so the last flush of a closed log counts as one that it asked for.
             asked: self.flushes,
             ends: self.ends.clone(),
             lines: Vec::new(),
@@ -551,7 +551,7 @@ impl Files {
         }
     }
 
-    /// Leaks what only collective calls could free.
+    /// Leaks the objects that only collective calls could free.
     pub fn leak(self) {
         self.data_file.leak();
         self.file_ranks.leak();

@@ -117,7 +117,7 @@ impl Files {
 pub struct Appendable {
     path: PathBuf,
     state: State,
-    /// On the first rank only.
+    /// The log, on the first rank only.
     prepared: Option<Prepared>,
 }
 
@@ -156,7 +156,7 @@ impl Appendable {
         })
     }
 
-    /// Bytes about its objects, from the first rank.
+    /// Bytes about the objects of the log, from the first rank.
     pub fn told(&self) -> &[u8] {
         &self.state.told
     }
@@ -272,7 +272,7 @@ struct State {
     flush: u64,
     asked: u64,
     ends: Vec<u64>,
-    /// Bytes about its objects.
+    /// Bytes about the objects of the log.
     told: Vec<u8>,
 }
 

@@ -205,7 +205,7 @@ impl Files {
         (table, self.copy(entries, words, to, steps))
     }
 
-    /// As `write_whole_table`, where earlier jobs have written up to flush `flush`.
+    /// Writes the whole table of a data file to which earlier jobs have written up to flush `flush`.
     fn write_whole_table(&self, rank: u32, entries: &Flushed, flush: u64) -> (Piece, FaultResult) {
         let file = earlier::DataFile {
             path: &self.data_path,

@@ -1,5 +1,5 @@
-//! Pending writes that the ranks of one node show each other: a rank that reads sees what the others have written since the
-//! last flush.
+//! Pending writes that the ranks of one node show each other: a rank that reads sees the writes of the others since the last
+//! flush.
 //!
 //! Each rank has a file in memory that the others can open. It holds the buffer of the rank, and *notifications* of writes to
 //! the buffer and of spills. A write appends a notification, and then stores their number. It sends no message, and waits for
@@ -8,7 +8,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `memory` | the file, and what is mapped of it |
+//! | `memory` | the file, and its mapped parts |
 //! | `notifications` | notifications as words |
 //! | this one | the memory of a rank, and the places of the others' memory |
 //!

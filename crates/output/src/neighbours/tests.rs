@@ -369,7 +369,7 @@ fn run(ranks: usize, rounds: &[Round], buffer_limit: u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// After a barrier each rank reads what all have written.
+    /// After a barrier each rank reads the writes of all.
     #[test]
     fn ranks_see_what_others_have_written(
         mut rounds in prop::collection::vec(round(3), 1..20),

@@ -90,7 +90,7 @@ impl Other {
             self.known = Some(state);
             self.take(words)?;
             if self.flush != flush {
-                // They were flushed, and their rank has not written new ones yet.
+                // The writes were flushed, and the rank has not made new ones yet.
                 self.forget(task, self.flush);
                 return Ok(true);
             }

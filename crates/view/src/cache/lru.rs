@@ -1,4 +1,5 @@
-//! A cache of bounded weight that threads share: an [`Lru`] whose values are made by one of the threads that want them.
+//! A cache of bounded weight that threads share: an [`Lru`] whose missing values are made by one of the threads that
+//! want them.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -8,16 +9,16 @@ use h5logfs_common::lru::Lru;
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_common::task::Task;
 
-/// Bytes that an entry is charged besides its own: its place in the list and in the table, the allocator's share.
+/// Bytes that an entry is charged besides its own, for its place in the list and in the table, and for the allocator.
 pub(super) const OVERHEAD: u64 = 256;
 
-/// What is kept is weighed in bytes.
+/// The weight of a kept value, in bytes.
 pub(crate) trait Weight {
-    /// Without [`OVERHEAD`].
+    /// The weight without [`OVERHEAD`].
     fn weight(&self) -> u64;
 }
 
-/// What was made, and the flights of what is being made.
+/// Kept values, and the flights of values that are being made.
 #[derive(Debug)]
 pub(crate) struct Cache<K: Hash + Eq, V> {
     values: Lru<K, V>,
@@ -26,19 +27,19 @@ pub(crate) struct Cache<K: Hash + Eq, V> {
     ahead: AtomicU64,
 }
 
-/// What was asked of a cache since it was made.
+/// Requests to a cache since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The value was there, or another thread was making it.
+    /// Number of values that were there, or that another thread was making.
     pub hits: u64,
-    /// The value had to be made.
+    /// Number of values that had to be made.
     pub misses: u64,
-    /// The value was made ahead of its reader.
+    /// Number of values that were made ahead of their readers.
     pub ahead: u64,
 }
 
 impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
-    /// `capacity` in bytes.
+    /// A cache of `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
         Cache {
             values: Lru::new(capacity),
@@ -61,7 +62,7 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         }
     }
 
-    /// Drops all entries; a value that is being made will be kept as usual.
+    /// Drops all entries. A value that is being made will be kept as usual.
     pub fn clear(&self) {
         self.values.clear();
     }
@@ -75,7 +76,7 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         self.values.contains(key)
     }
 
-    /// The value, if it is there: a hit.
+    /// The value, if it is there. This counts as a hit.
     pub fn get(&self, key: &K) -> Option<V> {
         self.values.get(key)
     }
@@ -90,19 +91,19 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         drop(self.values.remove(key));
     }
 
-    /// All values at this moment. To ask for them is no use.
+    /// All values at this moment. This does not count as a use of them.
     pub fn values(&self) -> Vec<V> {
         self.values.values()
     }
 
-    /// Removes the entries whose keys `is_meant`.
+    /// Removes the entries whose keys `is_meant` accepts.
     pub fn remove_all(&self, is_meant: impl Fn(&K) -> bool) {
         self.values.retain(|key, _| !is_meant(key));
     }
 
-    /// The value, made if it is missing: by one of the threads that want it, while the others wait. An error is its
-    /// maker's own; another thread then tries. A value that is evicted at once is made again by each of them. A thread
-    /// whose task has to stop does not wait: it makes the value, and fails at once.
+    /// The value. If it is missing, one of the threads that want it makes it, while the others wait. An error concerns
+    /// only its maker, and another thread then tries. A value that is evicted at once is made again by each of the
+    /// threads. A thread whose task has to stop does not wait: it makes the value, and fails at once.
     pub fn get_or_make<E>(
         &self,
         task: &Task,
@@ -129,7 +130,7 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         self.make(key, make, &self.ahead).map(drop)
     }
 
-    /// Makes a value that is not kept, as one that was missing. `None` where it is there, or being made.
+    /// Makes a value that is not kept, and counts it as a miss. `None` where the value is there, or being made.
     pub fn make_aside<T>(&self, key: &K, make: impl FnOnce() -> T) -> Option<T> {
         let _flight = self.flights.try_take(key.clone())?;
         if self.contains(key) {
@@ -175,8 +176,8 @@ mod tests {
 
     const READERS: usize = 8;
 
-    /// Several readers want the same value at the same time; the first one to make it ends in its own way, late
-    /// enough for the others to wait. Returns how often it was made, and what each got.
+    /// Several readers want the same value at the same time. The first maker ends as `first` does, late enough for the
+    /// others to wait. Returns how often the value was made, and what each reader got.
     fn race(
         cache: &Cache<u8, u64>,
         first: impl Fn() -> Result<u64, &'static str> + Sync,
@@ -290,7 +291,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list, the youngest entry last.
+        /// Compares the cache with a list whose last entry is the youngest.
         #[test]
         fn it_does_as_a_naive_one(
             capacity in 0u64..20_000,
@@ -336,7 +337,7 @@ mod tests {
     }
 }
 
-/// Work with the cache, as a read does it: the index first, then the chunk, each under its flight.
+/// Work with the cache as a read does it: first the index, then the chunk, each under its flight.
 #[cfg(all(test, feature = "model"))]
 mod model {
     use std::sync::{Arc, Weak};
@@ -378,7 +379,7 @@ mod model {
             task.retry(|| self.indexes.get_or_make(task, &0, || made(task, INDEX)))
         }
 
-        /// As `Chunks::make` does it.
+        /// Reads as `Chunks::make` does.
         fn read(&self, task: &Task) -> Result<Value, Shortage> {
             task.retry(|| {
                 let _index = self.index(task)?;

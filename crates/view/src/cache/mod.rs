@@ -1,11 +1,10 @@
-//! The memory budget of the process, and what it is spent on.
+//! The memory budget of the process, and its uses.
 //!
-//! It has two limits. `cache_size` is for bytes: chunks, and records that had to be decoded.
-//! `index_memory` is for what finds bytes: views, record tables, indexes. A reader that goes once
-//! through a large dataset fills the first, and must not make the daemon forget what it knows of every
-//! file.
+//! The budget has two limits. `cache_size` is for bytes: chunks, and records that had to be decoded. `index_memory` is
+//! for what finds bytes: views, record tables, indexes. A reader that goes once through a large dataset fills the
+//! first, and must not make the daemon forget what it knows of every file.
 //!
-//! Together they are the [`Memory`] that work in progress takes its share of: where a decoder or the assembly
+//! Together the limits are the [`Memory`] from which work in progress takes its share. Where a decoder or the assembly
 //! of a chunk needs more than is free, cached values make room, chunks first.
 
 pub(super) mod lru;
@@ -30,23 +29,23 @@ use h5logfs_log::scan::settings::INDEX_MEMORY;
 pub use lru::Counts;
 use lru::{Cache, OVERHEAD, Weight};
 
-/// One state of one log file; never used twice in a process.
+/// Number of one state of one log file. No number is used twice in a process.
 pub type Generation = u64;
 
 /// Bytes that several readers share, with the memory that was reserved for them.
 pub type Bytes = Arc<Reserved<Vec<u8>>>;
 
-/// How much memory may be used, in bytes.
+/// Limits of memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimits {
-    /// For chunks and decoded records.
+    /// Bytes for chunks and decoded records.
     pub cache_size: u64,
-    /// For the metadata of log files, their record tables and indexes.
+    /// Bytes for the metadata of log files, their record tables and indexes.
     pub index_memory: u64,
 }
 
 impl MemoryLimits {
-    /// `bytes` for each of the two.
+    /// Two limits of `bytes` each.
     pub fn each(bytes: u64) -> Self {
         MemoryLimits {
             cache_size: bytes,
@@ -61,13 +60,13 @@ impl Default for MemoryLimits {
     }
 }
 
-/// Names bytes that are kept.
+/// Key of kept bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum BytesKey {
     /// Stored bytes of a chunk.
     Chunk(Generation, ChunkId),
-    /// Decoded bytes of a record of a dataset: how it is stored, and how many bytes come of it. A damaged
-    /// log may have several records in one place.
+    /// Decoded bytes of a record of a dataset. The stored form and the number of decoded bytes belong to the key,
+    /// because a damaged log may have several records in one place.
     Record(Generation, u32, StoredBytes, u64),
 }
 
@@ -80,14 +79,14 @@ pub(super) enum Part {
     Chunk(Generation, ChunkId),
 }
 
-/// How long it is remembered that a part takes longer than a request may. Each reader that waits for it, and each page
-/// that the kernel asks for again, would otherwise take as long.
+/// Time for which the budget remembers that a part takes longer than a request may. Otherwise each reader that waits
+/// for the part would take as long, and so would each page that the kernel asks for again.
 const TOO_LONG: Duration = Duration::from_secs(10);
 
-/// The most parts of which that is remembered at a time.
+/// The most such parts that are remembered.
 const MOST_TOO_LONG: u64 = 256;
 
-/// The most chunks that are remembered of those that readers were given and that are not kept here.
+/// The most chunks that are remembered because their readers keep them.
 const MOST_GIVEN: u64 = 4096;
 
 impl Weight for Instant {
@@ -105,7 +104,7 @@ impl Weight for () {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum IndexKey {
     View(Generation),
-    /// As the scan has found them, or after an append.
+    /// The record tables, as the scan has found them (`false`) or after an append (`true`).
     Table(Generation, bool),
     Index(Generation, u32, Option<Strip>),
     Plan(Generation, PlanKey),
@@ -153,16 +152,16 @@ impl Weight for Indexed {
     }
 }
 
-/// Shared by all views of a process.
+/// The memory that all views of a process share.
 #[derive(Debug)]
 pub struct Budget {
     memory: Arc<Memory>,
     caches: Arc<Caches>,
-    /// `None` where there may be no threads.
+    /// Threads for read-ahead. `None` where there may be no threads.
     ahead: Option<Pool>,
-    /// When parts took longer than a request may.
+    /// The times when parts took longer than a request may.
     too_long: Cache<Part, Instant>,
-    /// Chunks that went to readers who keep what they get.
+    /// Chunks that went to readers who keep them.
     given: Cache<(Generation, ChunkId), ()>,
     limits: MemoryLimits,
     stats: Arc<Stats>,
@@ -175,14 +174,14 @@ struct Caches {
 }
 
 impl Evict for Caches {
-    /// Chunks go first: they are made faster than indexes.
+    /// Chunks go first, because they are made faster than indexes.
     fn evict_one(&self) -> bool {
         self.bytes.evict_one() || self.indexes.evict_one()
     }
 }
 
 impl Budget {
-    /// An empty cache with these limits.
+    /// An empty budget with these limits.
     pub fn new(limits: MemoryLimits) -> Self {
         let caches = Arc::new(Caches {
             indexes: Cache::new(limits.index_memory),
@@ -201,7 +200,7 @@ impl Budget {
         }
     }
 
-    /// The same without read-ahead: for hosts that may fork, which a thread would not survive.
+    /// This budget without read-ahead, for hosts that may fork. A thread would not survive a fork.
     pub fn without_threads(self) -> Self {
         Budget {
             ahead: None,
@@ -209,12 +208,12 @@ impl Budget {
         }
     }
 
-    /// Drops all that is kept for a view.
+    /// Drops everything that is kept for a view.
     pub fn forget(&self, view: Generation) {
         self.forget_all(&HashSet::from([view]));
     }
 
-    /// The same for several views. This looks through all that is kept.
+    /// [`Budget::forget`] for several views. This looks through everything that is kept.
     pub fn forget_all(&self, views: &HashSet<Generation>) {
         let is_meant = |generation| views.contains(&generation);
         self.caches
@@ -225,12 +224,12 @@ impl Budget {
             .remove_all(|key| is_meant(key.generation()));
     }
 
-    /// Drops what is kept until it has at most so many bytes, chunks first.
+    /// Drops values, chunks first, until at most `most` bytes are kept.
     pub fn shrink_to(&self, most: u64) {
         while self.used() > most && self.caches.evict_one() {}
     }
 
-    /// Work that takes its memory from this budget: of `user`, where users share it.
+    /// A task that takes its memory from this budget, on behalf of `user` where users share it.
     pub fn task(&self, user: Option<u32>) -> Task {
         Task::new(&self.memory, user)
     }
@@ -241,7 +240,7 @@ impl Budget {
         self.memory.hold(user, bytes)
     }
 
-    /// The limits that it was made with.
+    /// The limits of the budget.
     pub fn limits(&self) -> MemoryLimits {
         self.limits
     }
@@ -251,17 +250,17 @@ impl Budget {
         self.caches.indexes.weight() + self.caches.bytes.weight()
     }
 
-    /// What was asked of the cache of bytes.
+    /// Hits and misses of the cache of bytes.
     pub fn counts(&self) -> Counts {
         self.caches.bytes.counts()
     }
 
-    /// Where all who share the budget count.
+    /// Statistics of all who share the budget.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
-    /// What a report says of the budget.
+    /// The figures of the budget for a report.
     pub fn usage(&self) -> Usage {
         let counts = self.counts();
         Usage {
@@ -280,7 +279,7 @@ impl Budget {
         }
     }
 
-    /// Lets go of all that it keeps. Views that are open go on working, and fill it again.
+    /// Drops everything that is kept. Open views go on working, and fill the budget again.
     pub fn clear(&self) {
         self.caches.bytes.clear();
         self.caches.indexes.clear();
@@ -299,11 +298,11 @@ impl Budget {
         self.caches.indexes.remove(&IndexKey::View(generation));
     }
 
-    /// Drops all that is kept for logs that were deleted and that nobody has open: as long as a view of one is here, the
-    /// space of its file is not free. Asks no file server.
+    /// Drops everything that is kept for deleted logs that nobody has open. The space of a file is not free as long as
+    /// a view of it is here. Asks no file server.
     pub fn forget_deleted(&self) {
         let is_idle = |view: &Arc<View>| {
-            // The cache has one, and this list another.
+            // The cache holds one reference, and this list another.
             Arc::strong_count(view) <= 2 && view.is_deleted()
         };
         let mut deleted = HashSet::new();
@@ -327,8 +326,8 @@ impl Budget {
             .insert(key, Indexed::View(Arc::clone(view)));
     }
 
-    /// The record tables of a log, made by one thread while others that want them wait. `is_moved`: they lie where an append to
-    /// the log has left them.
+    /// The record tables of a log. One thread makes them while others that want them wait. `is_moved`: an append to the
+    /// log has left them in another place.
     pub(super) fn table<E>(
         &self,
         task: &Task,
@@ -346,7 +345,7 @@ impl Budget {
         }
     }
 
-    /// The index of a dataset, or of a strip of it, likewise.
+    /// The index of a dataset, or of a strip of it. One thread makes it while others that want it wait.
     pub(super) fn index<E>(
         &self,
         task: &Task,
@@ -365,7 +364,7 @@ impl Budget {
         }
     }
 
-    /// The index of all of a dataset; `None` where it is not here.
+    /// The index of a whole dataset. `None` where it is not in memory.
     pub(super) fn known_index(
         &self,
         generation: Generation,
@@ -381,7 +380,8 @@ impl Budget {
         }
     }
 
-    /// The plan of chunks that are made up in one way, likewise. `None` where there can be none.
+    /// The plan of chunks that are made up in one way. One thread makes it while others that want it wait. `None` where
+    /// there can be none.
     pub(super) fn plan(
         &self,
         task: &Task,
@@ -403,12 +403,12 @@ impl Budget {
         }
     }
 
-    /// Stored bytes of chunks, and decoded records.
+    /// The cache of stored bytes of chunks, and of decoded records.
     pub(super) fn bytes(&self) -> &Cache<BytesKey, Bytes> {
         &self.caches.bytes
     }
 
-    /// Fails where the part took longer than a request may a moment ago.
+    /// Fails if the part took longer than a request may, a moment ago.
     pub(super) fn check_not_too_long(&self, part: Part) -> Result<(), Fault> {
         match self.too_long.get(&part) {
             Some(when) if when.elapsed() < TOO_LONG => Err(Stop::DeadlineBefore.into()),
@@ -416,14 +416,14 @@ impl Budget {
         }
     }
 
-    /// Call this after `part` was made, or not: remembers it if `task` had no time left.
+    /// Remembers that `task` had no time left for `part`, if so. Call this after each attempt to make `part`.
     pub(super) fn remember_if_too_long(&self, task: &Task, part: Part) {
         if task.stopped() == Some(Stop::Deadline) {
             self.too_long.insert(part, Instant::now());
         }
     }
 
-    /// Chunks that readers were given and that are not kept here.
+    /// Chunks that went to readers who keep them.
     pub(super) fn given(&self) -> &Cache<(Generation, ChunkId), ()> {
         &self.given
     }
@@ -458,7 +458,7 @@ mod tests {
             assert!(budget.used() <= limits.cache_size);
         }
         assert!(budget.used() > limits.cache_size - 20_000);
-        // What does not fit at all is made each time, and kept never.
+        // A value that does not fit at all is made each time, and never kept.
         for misses in 1001..1003 {
             let key = BytesKey::Chunk(2, ChunkId::new(0, 0));
             let large = budget

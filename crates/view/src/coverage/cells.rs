@@ -1,4 +1,4 @@
-//! The cells of a picture: which elements each has.
+//! The cells of a picture, and the elements of each.
 
 use super::{Cell, Wanted};
 use h5logfs_log::boxes::Bounds;
@@ -6,9 +6,9 @@ use h5logfs_log::boxes::Bounds;
 /// A dimension of the dataset along which cells lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Axis {
-    /// Its number.
+    /// Number of the dimension.
     pub dimension: usize,
-    /// Elements of a cell along it. The last cell may have less.
+    /// Elements of a cell along the axis. The last cell may have fewer.
     pub side: u64,
     /// Number of cells.
     pub cells: usize,
@@ -72,7 +72,7 @@ impl CellGrid {
         self.columns.map_or(1, |axis| axis.cells)
     }
 
-    /// Number of cells. None where the dataset has no elements.
+    /// Number of cells. It is 0 where the dataset has no elements.
     pub fn len(&self) -> usize {
         if self.dims.contains(&0) {
             return 0;
@@ -80,12 +80,12 @@ impl CellGrid {
         self.rows() * self.columns()
     }
 
-    /// Whether there are none.
+    /// Whether there are no cells.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The whole dataset.
+    /// Bounds of the whole dataset.
     pub(super) fn whole(&self) -> Bounds {
         Bounds {
             start: vec![0; self.dims.len()],
@@ -93,7 +93,7 @@ impl CellGrid {
         }
     }
 
-    /// The cells without records.
+    /// The cells before any record is added.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let mut cells = vec![Cell::default(); self.len()];
         if !cells.is_empty() {
@@ -105,7 +105,7 @@ impl CellGrid {
         cells
     }
 
-    /// Number of cells that a box touches. It has elements, and lies within the dataset.
+    /// Number of cells that a box touches. The box must have elements, and lie within the dataset.
     pub(super) fn touched(&self, start: &[u64], end: &[u64]) -> u64 {
         let across = |axis: Option<Axis>| match axis {
             Some(Axis {
@@ -116,8 +116,8 @@ impl CellGrid {
         across(self.rows) * across(self.columns)
     }
 
-    /// Calls `visit` with each cell that a box touches, and the number of their common elements. The box has elements, and
-    /// lies within the dataset.
+    /// Calls `visit` with each cell that a box touches, and the number of their common elements. The box must have
+    /// elements, and lie within the dataset.
     pub(super) fn each(&self, start: &[u64], end: &[u64], mut visit: impl FnMut(usize, u64)) {
         let is_axis = |d: usize| {
             [self.rows, self.columns]
@@ -136,7 +136,7 @@ impl CellGrid {
         });
     }
 
-    /// The same for runs of the elements of a box, in row-major order.
+    /// The cells of runs of a box's elements, which are in row-major order.
     pub(super) fn runs_in<'a>(&'a self, bounds: &'a Bounds) -> RunCells<'a> {
         let rank = self.dims.len();
         let first = self.cell_at(&bounds.start);
@@ -145,7 +145,7 @@ impl CellGrid {
             let mut axes = axes.iter().flatten().filter(|axis| axis.dimension == d);
             axes.any(|axis| bounds.start[d] / axis.side != (bounds.end[d] - 1) / axis.side)
         };
-        // Behind the last dimension in which the box lies in several cells, elements of a row share theirs.
+        // Elements of a row share a cell behind the last dimension in which the box lies in several cells.
         let cut = (0..rank).rev().find(|d| is_cut(*d));
         let behind = cut.map_or(0, |cut| cut + 1);
         let unit = bounds.count().skip(behind).fold(1, u64::saturating_mul);
@@ -165,7 +165,7 @@ impl CellGrid {
     }
 }
 
-/// See [`CellGrid::runs_in`].
+/// The result of [`CellGrid::runs_in`].
 pub(super) struct RunCells<'a> {
     grid: &'a CellGrid,
     bounds: &'a Bounds,
@@ -178,7 +178,7 @@ pub(super) struct RunCells<'a> {
 }
 
 impl RunCells<'_> {
-    /// Calls `visit` with the cells of a run of elements, and how many of them each has.
+    /// Calls `visit` with the cells of a run of elements, and the number of elements in each.
     pub fn each(&self, start: u64, len: u64, mut visit: impl FnMut(usize, u64)) {
         let Some(cut) = self.cut else {
             return visit(self.first, len);
@@ -192,7 +192,7 @@ impl RunCells<'_> {
         }
     }
 
-    /// The cell of an element of the box, and the next element that may be in another one.
+    /// The cell of an element of the box, and the next element that may lie in another cell.
     fn cell(&self, cut: usize, element: u64) -> (usize, u64) {
         let (start, end) = (&self.bounds.start, &self.bounds.end);
         let mut number = element / self.unit;
@@ -217,7 +217,7 @@ impl RunCells<'_> {
                 }
             }
         }
-        // Axes behind the cut: the box lies in one cell of each.
+        // Along axes behind the cut, the box lies in one cell.
         for (axis, weight) in [
             (self.grid.rows, self.grid.columns()),
             (self.grid.columns, 1),
@@ -230,8 +230,8 @@ impl RunCells<'_> {
     }
 }
 
-/// Calls `visit` with the place on an axis of each cell that a box touches, and with the elements that they have in common
-/// along it.
+/// Calls `visit` with the place of each cell along an axis that a box touches, and the number of their common elements
+/// along the axis.
 fn each_part(axis: Option<Axis>, start: &[u64], end: &[u64], mut visit: impl FnMut(usize, u64)) {
     let Some(Axis {
         dimension, side, ..
@@ -248,7 +248,7 @@ fn each_part(axis: Option<Axis>, start: &[u64], end: &[u64], mut visit: impl FnM
     }
 }
 
-/// The two largest dimensions in their order, as rows and columns. One alone makes columns.
+/// The two largest dimensions in their order, as rows and columns. A single dimension makes columns.
 fn largest(dims: &[u64]) -> (Option<usize>, Option<usize>) {
     let mut numbers: Vec<usize> = (0..dims.len()).filter(|d| dims[*d] > 1).collect();
     numbers.sort_by_key(|d| std::cmp::Reverse(dims[*d]));
@@ -261,8 +261,8 @@ fn largest(dims: &[u64]) -> (Option<usize>, Option<usize>) {
     }
 }
 
-/// Elements of a cell along a dimension of `extent`, in at most `most` cells: whole chunks, or a part of one that ends
-/// where a chunk ends, if there is one of about the right size.
+/// Elements of a cell along a dimension of `extent`, for at most `most` cells. A cell has whole chunks, or a part of a
+/// chunk that ends where the chunk ends, if there is such a part of about the right size.
 fn side(extent: u64, chunk: u64, most: u64) -> u64 {
     let (extent, chunk, most) = (extent.max(1), chunk.max(1), most.max(1));
     let chunks = extent.div_ceil(chunk);

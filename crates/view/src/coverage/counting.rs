@@ -1,5 +1,5 @@
-//! Counts each written element of a dataset once: box by box, with the same walk that reads use. A box that one block
-//! covers, and one that no record touches, need no walk. Parts of the dataset are counted in parallel.
+//! Counts each written element of a dataset once: box by box, with the same walk that reads use. A box needs no walk if
+//! one block covers it, or if no record touches it. Parts of the dataset are counted in parallel.
 
 use std::ops::ControlFlow;
 
@@ -10,9 +10,10 @@ use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
 
-/// Parts of a large dataset. Each has a budget of its own, so what is counted does not depend on the number of threads.
+/// Number of parts of a large dataset. Each part has its own budget, so the count does not depend on the number of
+/// threads.
 const PARTS: usize = 16;
-/// Elements of a box whose bitmap costs 1.
+/// Number of elements of a bitmap that cost 1.
 const ELEMENTS_COST: u64 = 1 << 10;
 
 /// Adds the written elements to the cells of `map`, and marks those that could not be counted.
@@ -43,7 +44,7 @@ pub(super) fn count(task: &Task, index: &DatasetIndex, map: &mut CoverageMap, li
     }
 }
 
-/// The whole in equal parts, or in one where it is small.
+/// Cuts the whole into equal parts. A small whole is one part.
 fn parts(whole: Bounds, small: u64) -> Vec<Bounds> {
     let mut parts = vec![whole];
     while parts.len() < PARTS {
@@ -62,21 +63,21 @@ fn parts(whole: Bounds, small: u64) -> Vec<Bounds> {
     parts
 }
 
-/// What is counted of one cell.
+/// The count of one cell.
 #[derive(Clone, Copy, Default)]
 struct Count {
     written: u64,
     is_estimate: bool,
 }
 
-/// The parts that one thread counts.
+/// The state of a thread that counts parts.
 struct Counting<'a> {
     task: &'a Task,
     index: &'a DatasetIndex,
     grid: &'a CellGrid,
     counts: Vec<Count>,
     budget: u64,
-    /// Elements of a box that is counted at once.
+    /// The most elements of a box that is counted at once.
     box_elements: u64,
 }
 
@@ -105,7 +106,7 @@ impl Counting<'_> {
         self.count(&second);
     }
 
-    /// Whether the last block that touches the box has all of it.
+    /// Whether the last block that touches the box covers all of it.
     fn is_covered(&self, bounds: &Bounds) -> bool {
         let last = self.index.visit_back(bounds, |record| {
             record.visit_back(bounds, |block| ControlFlow::Break(block.covers(bounds)))
@@ -148,7 +149,7 @@ impl Counting<'_> {
         }
     }
 
-    /// The box is too much to be counted: nothing better is known than what records wrote.
+    /// Estimates a box that is too much to be counted: all that is known is the number of elements that records wrote.
     fn estimate(&mut self, bounds: &Bounds) {
         let Counting { grid, counts, .. } = self;
         grid.each(&bounds.start, &bounds.end, |cell, _| {

@@ -1,5 +1,5 @@
-//! Pictures of several datasets of one log. Variables of a model share their decompositions: their records have the same
-//! selections in other places of the log. So one picture does for all of them.
+//! Pictures of several datasets of one log. Variables of a model share their decompositions, so their records have the
+//! same selections in other places of the log. One picture then serves all of them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -20,7 +20,8 @@ use h5logfs_log::origins::Origins;
 
 /// Bytes of selections that are kept, so that other datasets need not decode them again.
 const MOST_KEPT: usize = 64 << 20;
-/// Records of fewer blocks, on average, are painted as fast as they are compared.
+/// The least blocks of a record, on average, that make a comparison worth it. Fewer blocks are painted as fast as they
+/// are compared.
 const WORTH_COMPARING: u64 = 8;
 
 /// Makes pictures of the datasets of one log.
@@ -33,11 +34,11 @@ pub struct Pictures<'a> {
     kept_bytes: usize,
 }
 
-/// What makes a picture what it is, as 128 bits that no file can foresee.
+/// A hash of everything that decides a picture. A file cannot foresee its 128 bits.
 pub(super) type Key = [u64; 2];
 
 impl<'a> Pictures<'a> {
-    /// `origins`: those of the log, see [`Indexes::origins`](crate::Indexes::origins).
+    /// `origins` are those of the log, see [`Indexes::origins`](crate::Indexes::origins).
     pub(crate) fn new(view: &'a View, origins: &'a Origins) -> Self {
         Pictures {
             view,
@@ -49,8 +50,8 @@ impl<'a> Pictures<'a> {
         }
     }
 
-    /// A picture of a logged dataset. Fails where records cannot be found; a picture of a dataset whose elements cannot be
-    /// read is possible.
+    /// A picture of a logged dataset. Fails where records cannot be found. A dataset whose elements cannot be read
+    /// still has a picture.
     pub fn of(&mut self, number: usize, wanted: &Wanted) -> Result<CoverageMap> {
         let task = self.view.task(None);
         let found = self.view.indexes().records_for(&task, number)?;
@@ -119,7 +120,7 @@ impl<'a> Pictures<'a> {
     }
 }
 
-/// `None` where a comparison is not worth it, or does not tell all.
+/// The key of a picture. `None` where a comparison is not worth it, or would miss something.
 pub(super) fn key(
     hashers: &[RandomState; 2],
     found: &DatasetRecords,

@@ -10,10 +10,10 @@ use h5logfs_log::lattice::Lattice;
 use h5logfs_log::model::{Encoding, Selection, StoredBytes};
 use h5logfs_log::origins::Span;
 
-/// Bytes of the log that each record of the model has.
+/// Bytes of each record of the model in the log.
 const EACH: u64 = 10;
 
-/// What one record writes.
+/// Elements that one record writes.
 #[derive(Debug, Clone)]
 enum Write {
     Block(Vec<u64>, Vec<u64>),
@@ -108,7 +108,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// The records in their order: the one of number `n` at byte `n * EACH` of the log.
+    /// The records in their order. Record `n` lies at byte `n * EACH` of the log.
     fn records(&self, task: &Task) -> DatasetRecords {
         let rank = self.dims.len();
         let mut found = DatasetRecords::none(task, rank).unwrap();
@@ -168,7 +168,7 @@ impl Case {
         .unwrap()
     }
 
-    /// Three ranks, of which each writes every third record; two records are a flush.
+    /// Three ranks that take turns in writing records. Two records are a flush.
     fn origins(&self) -> Origins {
         let mut origins = Origins::default();
         for number in 0..self.writes.len() as u64 {
@@ -184,7 +184,7 @@ impl Case {
         origins
     }
 
-    /// The cells, element by element.
+    /// The cells, painted element by element.
     fn model(&self, grid: &CellGrid) -> Vec<Cell> {
         let whole = Write::Block(vec![0; self.dims.len()], self.dims.clone());
         let mut cells = vec![Cell::default(); grid.rows() * grid.columns()];
@@ -252,7 +252,7 @@ proptest! {
         }
     }
 
-    /// Whatever the budget is: what was not counted says so, and is an upper bound.
+    /// Whatever the budget is, a cell that was not counted says so, and has an upper bound.
     #[test]
     fn a_picture_without_budget_is_marked(case in case(), adding in 0u64..300, counting in 0u64..300) {
         let limits = Limits { adding, counting, box_elements: 50 };
@@ -294,7 +294,7 @@ fn the_two_largest_dimensions_are_axes_and_others_can_be_chosen() {
     );
     let chosen = grid(&[30, 3, 100], Some((2, 1)));
     assert_eq!(chosen, (Some((2, 10, 10)), Some((1, 1, 3))));
-    // What cannot be chosen is not.
+    // Axes that do not exist cannot be chosen.
     assert_eq!(grid(&[30, 3, 100], Some((2, 3))), grid(&[30, 3, 100], None));
 }
 
@@ -384,7 +384,7 @@ fn repeated(order: [u64; 2], columns: usize, rank: u32, spoil: bool) -> Option<p
     pictures::key(hashers, &found, &grid, &origins, &wanted)
 }
 
-/// Whatever changes a picture changes its key.
+/// Each change of a picture changes its key.
 #[test]
 fn datasets_share_a_picture_where_all_is_the_same() {
     let key = repeated([0, 1], 9, 0, false);

@@ -1,4 +1,4 @@
-//! Indexes of a dataset whose records become more and more.
+//! Indexes of a dataset whose records keep growing in number.
 
 use super::DatasetIndex;
 use h5logfs_common::fault::Fault;
@@ -6,26 +6,26 @@ use h5logfs_common::task::Task;
 use h5logfs_log::window::TableBytes;
 use h5logfs_log::{GrowingTable, Logged};
 
-/// The records of one dataset in several indexes: each has those that came after the ones before it. Indexes of similar
-/// size become one, so there are few, and a record is indexed anew a few times only.
+/// The records of one dataset in several indexes. Each index has the records that came after those of the indexes
+/// before it. Indexes of similar size become one, so there are few, and a record is indexed only a few times.
 #[derive(Debug, Default)]
 pub struct Layers(Vec<Layer>);
 
 #[derive(Debug)]
 struct Layer {
     index: DatasetIndex,
-    /// Of memory.
+    /// Bytes of memory.
     bytes: usize,
-    /// The entries that it begins and ends with, by their number among those of the dataset.
+    /// The first entry and the end, by their number among the entries of the dataset.
     first: usize,
     end: usize,
-    /// All later entries apply later.
+    /// Whether all later entries apply later.
     settled: bool,
 }
 
 impl Layers {
-    /// Adds the entries that `table` has in addition. `settled`: those that follow will apply later than all of these. Returns
-    /// whether there were any.
+    /// Adds the new entries of `table`. `settled`: later entries will apply later than all of these. Returns whether
+    /// there were new entries.
     pub fn update(
         &mut self,
         task: &Task,
@@ -57,7 +57,7 @@ impl Layers {
         Ok(true)
     }
 
-    /// The indexes. Records of a later one apply later.
+    /// The indexes. Records of a later index apply later.
     pub fn indexes(&self) -> impl Iterator<Item = &DatasetIndex> {
         self.0.iter().map(|layer| &layer.index)
     }

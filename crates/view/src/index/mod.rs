@@ -1,4 +1,4 @@
-//! Which records touch a chunk, in the order in which they apply. [`saved`] and [`store`] keep indexes on disk;
+//! The records that touch a chunk, in the order in which they apply. [`saved`] and [`store`] keep indexes on disk.
 //! [`layers`] are for logs that grow.
 
 pub mod layers;
@@ -26,32 +26,29 @@ use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{DatasetRecords, RecordTable};
 use saved::IndexInputs;
 
-/// Several threads look at more records. Those of tests have few.
+/// Number of records that are worth several threads. Tests have few.
 const MANY: usize = if cfg!(debug_assertions) { 20 } else { 1 << 15 };
 
-/// The records of one dataset, for look-ups by box. Records that a later one with the same blocks hides are
-/// left out.
+/// The records of one dataset, for look-ups by box. A record is left out if a later one with the same blocks hides it.
 #[derive(Debug)]
 pub struct DatasetIndex {
     /// The box of each record, with the values of [`PackedRecords`].
     records: PackedBoxes,
     /// Lists that the records refer to, and the data below all records.
     shared: Shared,
-    /// Why elements of the dataset cannot be read, wherever they lie.
+    /// Reasons why no element of the dataset can be read, wherever it lies.
     diagnostics: Vec<Diagnostic>,
-    /// Bytes of memory of the selections that no other dataset had before.
+    /// Bytes of the selections that no other dataset had before.
     decoded: usize,
-    /// Bytes of memory that one query takes.
+    /// Bytes that one query takes.
     query_memory: u64,
-    /// The memory of all but the selections, which have their own.
+    /// The memory of everything but the selections, which have their own.
     reservation: Reservation,
 }
 
 impl DatasetIndex {
-    /// Decodes the records of `dataset` and indexes them. `selections`: those of the log that are in use. Fails
-    /// where the files cannot be read.
-    ///
-    /// It fails as well where there is no memory, and where `task` stops.
+    /// Decodes and indexes the records of `dataset`. `selections` are those of the log that are in use. Fails where the
+    /// files cannot be read, where there is no memory, and where `task` stops.
     pub fn build(
         task: &Task,
         table: &dyn RecordTable,
@@ -71,7 +68,7 @@ impl DatasetIndex {
         Self::build_of(task, found, table, inputs)
     }
 
-    /// The same of records that were found with the table.
+    /// [`DatasetIndex::build`] for records that were found with the table.
     pub fn build_of(
         task: &Task,
         mut found: DatasetRecords,
@@ -82,7 +79,7 @@ impl DatasetIndex {
         Self::of(task, found, table.diagnostics())
     }
 
-    /// Of records that were found. `of_log`: the diagnostics of the whole log.
+    /// Indexes records that were found. `of_log` has the diagnostics of the whole log.
     pub(crate) fn of(
         task: &Task,
         found: DatasetRecords,
@@ -109,7 +106,7 @@ impl DatasetIndex {
         Ok(index)
     }
 
-    /// Adjusts the reservation to what the index takes in the end.
+    /// Adjusts the reservation to the final size of the index.
     fn reserve_rest(&mut self) -> Result<(), Fault> {
         let all = (self.bytes() - self.decoded) as u64;
         let more = all.saturating_sub(self.reservation.bytes());
@@ -118,7 +115,7 @@ impl DatasetIndex {
         Ok(())
     }
 
-    /// From now on its memory counts for no user: see [`Reservation::release_share`].
+    /// Makes the memory count for no user from now on: see [`Reservation::release_share`].
     pub fn unowned(self) -> Self {
         self.reservation.release_share();
         for (_, selection) in &self.shared.selections {
@@ -127,17 +124,17 @@ impl DatasetIndex {
         self
     }
 
-    /// Bytes of memory that one look-up takes at most.
+    /// The most bytes of memory that one look-up takes.
     pub fn query_memory(&self) -> u64 {
         self.query_memory
     }
 
-    /// Why no element of the dataset can be read; empty where they can.
+    /// Reasons why no element of the dataset can be read. Empty where elements can be read.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// Fails with the first of the diagnostics, where there is one.
+    /// Fails with the first diagnostic, if there is one.
     pub fn check(&self) -> std::result::Result<(), Fault> {
         match self.diagnostics.first() {
             Some(reason) => Err(reason.to_string().into()),
@@ -145,8 +142,8 @@ impl DatasetIndex {
         }
     }
 
-    /// Shows `visit` the records whose boxes touch `query`, from the one that applies last to the first, and
-    /// then the data below all records, until it breaks off.
+    /// Passes the records whose boxes touch `query` to `visit`, from the one that applies last to the first, and then
+    /// the data below all records, until it breaks off.
     pub fn visit_back<B>(
         &self,
         query: &Bounds,
@@ -155,7 +152,7 @@ impl DatasetIndex {
         self.visit(query, Order::Back, visit)
     }
 
-    /// As [`DatasetIndex::visit_back`], with the records in this order.
+    /// [`DatasetIndex::visit_back`] with the records in this order.
     pub fn visit<B>(
         &self,
         query: &Bounds,
@@ -170,8 +167,8 @@ impl DatasetIndex {
         }
     }
 
-    /// Shows `visit` the records whose boxes touch `query`, as [`DatasetIndex::visit_back`], each with its selection and the
-    /// number of that. Not the data below them.
+    /// [`DatasetIndex::visit_back`] without the data below the records. `visit` gets each record with its selection and
+    /// the number of the selection.
     pub fn visit_numbered<B>(
         &self,
         query: &Bounds,
@@ -182,12 +179,12 @@ impl DatasetIndex {
         })
     }
 
-    /// False where no record, and no data below them, has all of `query`. Looks at no record.
+    /// Returns `false` if no single record, and no data below the records, has all of `query`. Looks at no record.
     pub fn may_cover(&self, query: &Bounds) -> bool {
         self.has_base() || self.records.may_cover(query)
     }
 
-    /// Whether records and blocks are stored in the order in which they apply. Then a query need not sort what it finds.
+    /// Whether records and blocks are stored in the order in which they apply. A query then need not sort its results.
     pub fn is_in_order(&self) -> bool {
         self.query_memory == 0
     }
@@ -207,7 +204,7 @@ impl DatasetIndex {
         !self.shared.selections.is_empty()
     }
 
-    /// Whether several of its records have the same selection.
+    /// Whether several records have the same selection.
     pub fn repeats_selections(&self) -> bool {
         self.records.rows() > self.shared.selections.len()
     }
@@ -224,8 +221,8 @@ impl DatasetIndex {
         self.shared.base.as_ref().is_some_and(has_base) || self.records.any(query, touches)
     }
 
-    /// Whether some record has a block in `query`, or there is data below all records that `lens`, the lengths of the
-    /// sources, leave in the files. Others claim more than there is.
+    /// Whether some record has a block in `query`, or data below all records reach into it. `lens` tells the lengths of
+    /// the sources. Data past the end of a file do not count, because they are not there.
     pub fn is_stored(&self, query: &Bounds, lens: impl Fn(u16) -> u64) -> bool {
         let touches = |row: Row<'_>| self.record(row).touches(query);
         let is_there =
@@ -243,7 +240,7 @@ impl DatasetIndex {
         self.shared.record(row)
     }
 
-    /// Bytes of memory of the index and all its selections, with those that other datasets share.
+    /// Bytes of memory of the index and all its selections, including those that other datasets share.
     pub fn bytes_with_selections(&self) -> usize {
         let selections = self.shared.selections.iter();
         let selections: usize = selections.map(|(_, s)| s.bytes()).sum();
@@ -264,8 +261,8 @@ impl DatasetIndex {
     }
 }
 
-/// Adds a diagnostic where the data of a record cannot be had, and it claims more elements than all files of the log could
-/// hold. What it says of its selection cannot be believed either, and to go through all of its chunks would have no end.
+/// Adds a diagnostic if the data of a record cannot be had and it claims more elements than all files of the log could
+/// hold. Its selection cannot be believed either, and a walk through all of its chunks would have no end.
 pub(crate) fn doubt(found: &mut DatasetRecords, sources: &[SourceFile], element: u64) {
     let stored = sources.iter().map(SourceFile::len);
     let most = largest_inflated(stored.fold(0, u64::saturating_add));
@@ -342,12 +339,12 @@ impl Hash for Blocks<'_> {
     }
 }
 
-/// Numbers of the records that a later one with the same blocks hides, in ascending order: programs write the same part of
-/// a dataset again and again. Other hidden records are found when a chunk is made. `may_be_alike`: those of which others may
-/// have the same blocks, where that is known.
+/// Numbers of the records that a later one with the same blocks hides, in ascending order. Programs write the same part
+/// of a dataset again and again. Other hidden records are found when a chunk is made. `may_be_alike` has the records
+/// that may share their blocks with others, where that is known.
 #[expect(
     clippy::mutable_key_type,
-    reason = "what may change of a list is for whom its memory counts"
+    reason = "only the user for whom the memory of a list counts may change"
 )]
 fn hidden(
     task: &Task,
@@ -366,21 +363,21 @@ fn hidden(
     let state = RandomState::default();
     reservation.grow((compared.len() * 2 * size_of::<Blocks<'_>>()) as u64)?;
     let mut seen = HashSet::with_capacity_and_hasher(compared.len(), state);
-    // From the last to the first, only those stay that one before, which applies later, hides.
+    // Goes from the last record to the first, and keeps those that a later one hides.
     compared.reverse();
     compared.retain(|&number| !seen.insert(Blocks { list, number }));
     compared.reverse();
     Ok(compared)
 }
 
-/// Numbers of the records of which others may have the same blocks. A small table of hashes tells: most records have blocks
-/// of their own.
+/// Numbers of the records that may share their blocks with others. A small table of hashes finds them, because most
+/// records have blocks of their own.
 fn alike_by_hash(
     task: &Task,
     list: &RecordList,
     reservation: &mut Reservation,
 ) -> Result<Vec<u32>, Fault> {
-    // A slot, and two bit sets of 32 bits a record at most.
+    // A slot of 4 bytes and two bit sets of at most 32 bits for each record.
     let _tables = task.reserve(list.len() as u64 * (4 + 8))?;
     let state = RandomState::default();
     let most = (16 * list.len()).next_power_of_two() - 1;
@@ -393,7 +390,7 @@ fn alike_by_hash(
     };
     parallel::fill(shares, &mut slots, |first, part| {
         for (number, slot) in (first as u32..).zip(part) {
-            // Of more than 2^28 records some share a slot more often.
+            // More than 2^28 records share slots more often.
             *slot = (state.hash_one(Blocks { list, number }) as usize & most) as u32;
         }
     });
@@ -411,13 +408,13 @@ fn alike_by_hash(
     Ok(alike)
 }
 
-/// Whether each record begins behind the one before, in row-major order: then no two have the same blocks.
+/// Whether each record begins behind the one before, in row-major order. No two records then have the same blocks.
 fn begin_in_order(list: &RecordList) -> bool {
     let start = |number| (0..list.rank()).map(move |dim| list.cell(number, dim));
     (1..list.len()).all(|number| start(number - 1).lt(start(number)))
 }
 
-/// Bytes of memory of one query of all records and of the selection of one of them.
+/// Bytes of memory of one query of all records, and of the selection of one of them.
 fn query_memory(records: &PackedBoxes, shared: &Shared) -> u64 {
     let selections = shared.selections.iter().map(|(_, s)| s.query_memory());
     records.query_memory() + selections.max().unwrap_or(0)

@@ -20,7 +20,7 @@ use h5logfs_log::model::{Encoding, Selection, Selections};
 use h5logfs_log::records::{FAULT, HOW, Numbered, SELECTION, Shared, VALUES};
 use h5logfs_log::source_file::{Identity, SourceFile};
 
-/// An index without its selections, as it is saved.
+/// An index without its selections, in the form in which it is saved.
 #[derive(Serialize, Deserialize)]
 struct SavedIndex<'a> {
     /// The source files that it was made from.
@@ -37,14 +37,14 @@ struct SavedIndex<'a> {
 /// Some rows of a dataset along its first dimension: see [`Layout::strip`](h5logfs_log::Layout::strip).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Strip {
-    /// The first one.
+    /// First row.
     pub first: u64,
-    /// How many they are, at most.
+    /// The most rows.
     pub rows: u64,
 }
 
 impl Strip {
-    /// That of so many rows, counted from the first row of the dataset on, in which `row` lies.
+    /// The strip in which `row` lies. Strips have `rows` rows, counted from the first row of the dataset on.
     pub fn with(row: u64, rows: u64) -> Self {
         let rows = rows.max(1);
         Strip {
@@ -53,18 +53,18 @@ impl Strip {
         }
     }
 
-    /// The row behind the last one.
+    /// The row behind the last row.
     pub fn end(self) -> u64 {
         self.first.saturating_add(self.rows)
     }
 }
 
-/// What an index is made from.
+/// The inputs of an index.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexInputs<'a> {
     /// Number of the dataset in the snapshot.
     pub number: usize,
-    /// Of a strip: its first row, and how many it has. `None`: all records are indexed.
+    /// Rows of the strip. `None` stands for all records.
     pub strip: Option<Strip>,
     /// The dataset, as its layout knows it.
     pub dataset: &'a Logged<'a>,
@@ -86,16 +86,16 @@ impl IndexInputs<'_> {
 }
 
 impl DatasetIndex {
-    /// Saves the index, for [`DatasetIndex::load`]. Where that is impossible it is not saved.
+    /// Saves the index for [`DatasetIndex::load`]. An index that cannot be saved is left out.
     pub fn save(&self, task: &Task, entry: &StoreEntry, inputs: IndexInputs<'_>) {
-        // What is spelled goes to the disk piece by piece.
+        // Spelled selections go to the disk piece by piece, so only their lists take memory.
         let lists = self.shared.selections.len() * (size_of::<u64>() * 2 + SPELLED);
         let Ok(_lists) = task.reserve(lists as u64) else {
             return;
         };
         let ids: Vec<u64> = self.shared.selections.iter().map(|(id, _)| *id).collect();
         let name = item_of(&ids);
-        // Where another dataset had all of them, they were saved with that.
+        // If another dataset had all of these selections, they were saved with it.
         if !ids.is_empty() && (self.decoded > 0 || !entry.has(&name)) {
             put(entry, &name, &spelled(&self.shared.selections));
         }
@@ -111,8 +111,8 @@ impl DatasetIndex {
         put(entry, &inputs.item(), &kept);
     }
 
-    /// The index that was saved. `None` where there is none, where it was made from other files, or where its
-    /// parts do not fit together. `known`: the selections of the log that are in use.
+    /// The saved index. `None` where there is none, where it was made from other files, or where its parts do not fit
+    /// together. `known` has the selections of the log that are in use.
     pub fn load(
         task: &Task,
         entry: &StoreEntry,
@@ -124,8 +124,8 @@ impl DatasetIndex {
         Self::from_items(task, item, get, inputs, known)
     }
 
-    /// The same from the bytes of the item. All of it is checked: its checksum shows damage, not intent. `get`
-    /// is called once at most, for the item that has the selections.
+    /// [`DatasetIndex::load`] from the bytes of the item. Everything is checked, because a checksum shows damage and
+    /// not intent. `get` is called at most once, for the item with the selections.
     pub fn from_items(
         task: &Task,
         item: Reserved<Vec<u8>>,
@@ -180,7 +180,7 @@ impl DatasetIndex {
         index.fits(dataset, sources).then_some(index)
     }
 
-    /// Whether all that the records refer to is there.
+    /// Whether everything that the records refer to is there.
     fn fits(&self, dataset: &Logged<'_>, sources: usize) -> bool {
         let rank = dataset.dims.len();
         let fits = |row: Row<'_>| {
@@ -203,8 +203,8 @@ impl DatasetIndex {
     }
 }
 
-/// The selections of an item, and the bytes of memory of those that were not in use. The item has to have
-/// the selections `ids`, in that order.
+/// The selections of an item, and the bytes of memory of those that were not in use. The item must have the selections
+/// `ids`, in that order.
 fn read_selections(
     task: &Task,
     item: &[u8],
@@ -227,7 +227,7 @@ fn read_selections(
     Some((selections, decoded))
 }
 
-/// Bytes of memory that the decoded form of an item takes at most: a number of 8 bytes takes one there.
+/// The most bytes of memory that the decoded form of an item takes. A number of 8 bytes may take one byte in the item.
 fn decoded_at_most(item: &[u8]) -> u64 {
     8 * item.len() as u64
 }
@@ -239,7 +239,7 @@ fn put(entry: &StoreEntry, name: &str, item: &impl Serialize) {
     });
 }
 
-/// Bytes of memory of one of [`spelled`].
+/// Bytes of memory of one entry of [`spelled`].
 const SPELLED: usize = size_of::<(u64, usize, &Selection)>();
 
 /// Selections as they are saved, each with its rank.
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// An index as it is saved, and its selections.
+    /// The saved form of an index, and its selections.
     fn packed(index: &DatasetIndex) -> (Vec<u8>, Vec<u8>) {
         let spelled = spelled(&index.shared.selections);
         let kept = SavedIndex {
@@ -398,7 +398,7 @@ mod tests {
         let made = index(&known);
         let (kept, selections) = packed(&made);
         let wanted = answers(&made, &somewhere());
-        // Here the selections are in use, and are not read.
+        // The selections are in use here, and are not read.
         let again = read(&kept, None, &dataset(), &known).unwrap();
         assert_eq!(answers(&again, &somewhere()), wanted);
 

@@ -7,12 +7,11 @@
 //!     index-7
 //! ```
 //!
-//! The program can make every item again. So nothing here is ever an error for a reader: an item that is
-//! missing, damaged or of another version counts as absent. Items are written under a temporary name and
-//! renamed, so daemons can share a directory. They are not synced to the disk: a file that a crash has torn has
-//! a wrong checksum.
+//! The program can make every item again, so a reader never sees an error here. An item that is missing, damaged or of
+//! another version counts as absent. Items are written under a temporary name and renamed, so daemons can share a
+//! directory. They are not synced to the disk, because a file that a crash has torn has a wrong checksum.
 //!
-//! Items are read, not mapped: where a mapped file is truncated, access to it is a SIGBUS.
+//! Items are read and not mapped, because access to a mapped file that was truncated is a SIGBUS.
 //!
 //! * `directory` opens DIR, and refuses one that other users can write to.
 //! * `key` tells the states of log files apart.
@@ -48,17 +47,17 @@ pub use key::{FileState, FileTime, StoreKey};
 
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
-/// Goes up with every change of what is written, here or inside the items.
+/// Version of the items. It goes up with every change of the written form, here or inside the items.
 const FORMAT: u32 = 12;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
 /// Bytes of an item that are written at once.
 const BUFFER: usize = 64 << 10;
-/// Names of items begin with one of these words. A number may follow, behind `-`.
+/// First words of the names of items. A number may follow, behind `-`.
 const ITEMS: [&str; 4] = ["scan", "index", "strip", "selections"];
-/// Names of files that are being written begin with this word. A number follows.
+/// First word of the names of files that are being written. A number follows.
 const UNFINISHED: &str = "tmp";
-/// Other users may not read items: they tell of files that those users may not read.
+/// Modes for this user alone: items tell of files that other users may not read.
 const DIR_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -66,20 +65,20 @@ const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 #[derive(Debug)]
 pub struct Store {
     held: HeldFile,
-    /// For messages only.
+    /// Path of the directory, for messages only.
     path: PathBuf,
-    /// Bytes that all items together may have.
+    /// The most bytes that all items together may have.
     size: u64,
     /// Bytes that may be written until the next eviction.
     allowance: Mutex<u64>,
     evicting: Mutex<()>,
-    /// A full disk is reported once.
+    /// Whether a write error was reported. A full disk is reported once.
     warned: AtomicBool,
 }
 
 impl Store {
-    /// Opens the directory at `path`, and makes it where only its parent is there. `size`: the bytes that it may grow to.
-    /// Fails where other users could have put something into it.
+    /// Opens the directory at `path`, which may grow to `size` bytes. Makes it where only its parent is there. Fails
+    /// where other users could have put something into it.
     pub fn open(path: &Path, size: u64) -> io::Result<Self> {
         Ok(Store {
             held: HeldFile::new(directory::open(path)?.into())?,
@@ -106,7 +105,8 @@ impl Store {
         open_below(self.fd()?, path, flags, Mode::empty())
     }
 
-    /// The directory. Fails where the program has closed it: the number may lead to another directory.
+    /// The directory. Fails where the program has closed its descriptor, whose number may lead to another directory by
+    /// now.
     fn fd(&self) -> io::Result<BorrowedFd<'_>> {
         if self.held.is_there() {
             return Ok(self.held.as_fd());
@@ -122,7 +122,7 @@ impl Store {
         if self.warned.swap(true, Ordering::Relaxed) {
             log::debug!("{path}: {what}: {error}");
         } else {
-            log::warn!("{path}: things cannot be kept there: {what}: {error}");
+            log::warn!("{path}: indexes cannot be kept there: {what}: {error}");
         }
     }
 }
@@ -147,7 +147,7 @@ fn open_below(fd: impl AsFd + Copy, path: &Path, flags: OFlags, mode: Mode) -> i
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     loop {
         match rustix::fs::openat2(fd, path, flags, mode, beneath) {
-            // The look-up raced with a rename elsewhere: the kernel asks for another try.
+            // The look-up raced with a rename elsewhere, and the kernel asks for another try.
             Err(Errno::AGAIN) => continue,
             other => return Ok(other?),
         }
@@ -166,8 +166,8 @@ pub struct StoreEntry {
 }
 
 impl StoreEntry {
-    /// The same entry, for items that depend on `more` besides the key. Items that depend on something else
-    /// count as absent.
+    /// This entry, for items that depend on `more` besides the key. Items that depend on something else count as
+    /// absent.
     pub fn with(&self, more: &[u8]) -> Self {
         let mut header = self.header.to_vec();
         put_text(&mut header, more);
@@ -177,8 +177,8 @@ impl StoreEntry {
         }
     }
 
-    /// The bytes that were put under this name, which has the form of `ITEMS`. `None` where there are none, they are
-    /// damaged, or there is no memory for them.
+    /// The bytes of an item, whose name has the form of `ITEMS`. `None` where there are none, where they are damaged,
+    /// and where there is no memory for them.
     pub fn get(&self, task: &Task, item: &str) -> Option<Reserved<Vec<u8>>> {
         match self.read(task, item) {
             Ok(bytes) => {
@@ -203,12 +203,12 @@ impl StoreEntry {
         fd.is_ok_and(|fd| rustix::fs::statat(fd, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
-    /// Writes bytes under a name, in place of those that were there. Where that fails they are not kept.
+    /// Writes an item in place of an earlier one. An item that cannot be written is not kept.
     pub fn put(&self, item: &str, bytes: &[u8]) {
         self.put_spelled(item, |out| out.write_all(bytes));
     }
 
-    /// The same of the bytes that `spell` writes.
+    /// [`StoreEntry::put`] for the bytes that `spell` writes.
     pub fn put_spelled(&self, item: &str, spell: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         match self.write(item, spell) {
             Ok(written) => self.store.charge(written),
@@ -240,12 +240,12 @@ impl StoreEntry {
         let mut start = vec![0; head.len() + SUM];
         file.read_exact(&mut start)?;
         let Some((len, sum)) = start.strip_prefix(head.as_slice()).and_then(length_and_sum) else {
-            return Err(damage("it was made of something else"));
+            return Err(damage("it was made from something else"));
         };
         if found.len().checked_sub(start.len() as u64) != Some(len) {
-            return Err(damage("it has another length than it says"));
+            return Err(damage("its length is not the one that it states"));
         }
-        // The length is that of the file. It may still be far too large: the file may be sparse.
+        // The file has this length, but may be sparse. So the length may still be far too large.
         if len > self.store.size {
             return Err(damage("it is too large"));
         }
@@ -263,7 +263,7 @@ impl StoreEntry {
         Ok(Reserved::new(bytes, reservation))
     }
 
-    /// Returns how many bytes of the store's size it takes.
+    /// Writes an item. Returns the bytes of the store's size that it takes.
     fn write(
         &self,
         item: &str,
@@ -272,7 +272,7 @@ impl StoreEntry {
         checked(item)?;
         let head = self.item_header(item);
         let dir = self.dir()?;
-        // A random name: daemons on other machines may write to the same directory.
+        // The name is random, because daemons on other machines may write to the same directory.
         let unfinished = format!(
             "{UNFINISHED}-{:016x}",
             RandomState::new().build_hasher().finish()
@@ -284,13 +284,13 @@ impl StoreEntry {
                 Ok(evict::charged(len))
             });
         if written.is_err() {
-            // There may be none.
+            // The file may not exist.
             let _ = rustix::fs::unlinkat(&dir, &unfinished, AtFlags::empty());
         }
         written
     }
 
-    /// Returns the length of the file.
+    /// Writes the file of an item. Returns its length.
     fn write_file(
         &self,
         dir: &OwnedFd,
@@ -321,7 +321,7 @@ impl StoreEntry {
         Ok(begin + len)
     }
 
-    /// The directory of the entry. It is made where it is missing.
+    /// The directory of the entry, made where it is missing.
     fn dir(&self) -> io::Result<OwnedFd> {
         match rustix::fs::mkdirat(self.store.fd()?, &self.dir, DIR_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -342,7 +342,7 @@ impl StoreEntry {
         }
     }
 
-    /// Sets the directory's time of modification: the entry that was not used for the longest is evicted first.
+    /// Sets the directory's time of modification. The entry that was not used for the longest time is evicted first.
     fn note_use(&self) {
         if self.used.swap(true, Ordering::Relaxed) {
             return;
@@ -370,7 +370,7 @@ fn checked(item: &str) -> io::Result<&str> {
     if is_item(item.as_bytes()) {
         return Ok(item);
     }
-    let reason = format!("{item:?} is no name for an item");
+    let reason = format!("{item:?} is no valid name of an item");
     Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
 }
 
@@ -388,7 +388,7 @@ fn is_unfinished(name: &[u8]) -> bool {
     number.is_some_and(|number| number.len() == 16 && is_number(number))
 }
 
-/// Whether these are hexadecimal digits, as this program writes them.
+/// Whether these are hexadecimal digits in the form that this program writes.
 fn is_number(digits: &[u8]) -> bool {
     let is_digit = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
     !digits.is_empty() && digits.iter().all(is_digit)
@@ -398,7 +398,7 @@ fn damage(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Whether the error is one of the item itself, not of the system or the disk.
+/// Whether the error concerns the item itself, not the system or the disk.
 fn says_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     matches!(error.kind(), InvalidData | UnexpectedEof)
@@ -411,7 +411,7 @@ fn length_and_sum(bytes: &[u8]) -> Option<(u64, u128)> {
     Some((u64::from_le_bytes(*len), u128::from_le_bytes(sum)))
 }
 
-/// Over the header of an item, its contents, and their length.
+/// A checksum over the header of an item, its contents, and their length.
 struct Checksum {
     hash: Xxh3,
     len: u64,
@@ -436,11 +436,11 @@ impl Checksum {
     }
 }
 
-/// The contents of an item, as they are written to its file.
+/// Writes the contents of an item to its file.
 struct Contents {
     file: File,
     sum: Checksum,
-    /// Where they begin in the file.
+    /// Offset of the contents in the file.
     begin: u64,
     /// The most bytes that the file may have.
     most: u64,

@@ -1,12 +1,12 @@
 //! Read-ahead: chunks are made before a reader that goes through the chunk grid in order asks for them.
 //!
-//! Each dataset has a small table of the streams of reads that it sees at the moment ([`Streams`]). Where a
-//! stream goes on by the same step, a few threads of the budget ([`Pool`]) make the chunks that it will ask for
-//! next and put them into the cache. So records are inflated in parallel for a single reader. Errors are
-//! dropped here: the reader will meet them.
+//! Each dataset has a small table of the streams of reads that it sees at the moment ([`Streams`]). Where a stream goes
+//! on by the same step, a few threads of the budget ([`Pool`]) make the chunks that it will ask for next, and put them
+//! into the cache. So records are inflated in parallel for a single reader. Errors are dropped here, because the reader
+//! will meet them.
 //!
-//! Where the budget may have no threads, the chunks wait until the reader needs one that is missing. The read then makes
-//! that and those ([`Batch`]) in threads of its own, which end with the read.
+//! A budget may have no threads. The next chunks then wait until the reader needs one that is missing. The read makes
+//! that chunk and the waiting ones ([`Batch`]) in threads of its own, which end with the read.
 
 mod pool;
 mod streams;
@@ -25,29 +25,29 @@ use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 use h5logfs_log::snapshot::Content;
 
-/// Bytes that are made ahead of one reader at most, unless one chunk is larger.
+/// The most bytes that are made ahead of one reader, unless one chunk is larger.
 const MAX_BYTES: u64 = 16 << 20;
-/// At most one part in so many of `cache_size` is used for read-ahead.
+/// Divisor of `cache_size`. Read-ahead uses at most the quotient.
 const CACHE_PARTS: u64 = 4;
 
-/// How long it may take to make one chunk. The reader may be gone by then; if not, it makes the chunk itself.
+/// Longest time to make one chunk. The reader may be gone by then. If not, it makes the chunk itself.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The streams of reads of each dataset of a view.
 #[derive(Debug)]
 pub(super) struct Readers {
-    /// By number of the dataset, made at its first read. `None` where nothing can be made ahead.
+    /// The streams by number of the dataset, each made at its first read. `None` where nothing can be made ahead.
     datasets: Vec<OnceLock<Option<Box<Mutex<Readings>>>>>,
     view: Weak<View>,
 }
 
-/// What is known of the reads of one dataset.
+/// The reads of one dataset.
 #[derive(Debug)]
 struct Readings {
     streams: Streams,
-    /// Chunks that are to be made ahead, and wait for a read. Only where there are no threads for them.
+    /// Chunks to be made ahead that wait for a read, if there are no threads for them.
     waiting: Vec<u64>,
-    /// How many may wait. Where there are more, the oldest are dropped.
+    /// The most chunks that may wait. Beyond that, the oldest are dropped.
     most: usize,
 }
 
@@ -59,7 +59,7 @@ impl Readings {
     }
 }
 
-/// Chunks that one read makes at once: that which the reader asks for, and those that come next.
+/// Chunks that one read makes at once: the one that the reader asks for, and those that come next.
 #[derive(Debug)]
 pub(super) struct Batch {
     dataset: usize,
@@ -87,11 +87,11 @@ struct Job {
     view: Weak<View>,
     generation: u64,
     id: ChunkId,
-    /// For whom the chunk is made.
+    /// The user for whom the chunk is made.
     user: Option<u32>,
 }
 
-/// What is made ahead of the readers of a view.
+/// The read-ahead of a view.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ahead<'a> {
     view: &'a View,
@@ -103,7 +103,7 @@ impl<'a> Ahead<'a> {
         Ahead { view }
     }
 
-    /// Call this for each chunk that a reader takes from the cache: it has the next chunks made.
+    /// Has the next chunks made. Call this for each chunk that a reader takes from the cache.
     pub(super) fn follow(self, task: &Task, id: ChunkId) {
         let Some(mut readings) = self.readings(id.dataset) else {
             return;
@@ -128,7 +128,7 @@ impl<'a> Ahead<'a> {
         pool.push(&job(id.number), jobs);
     }
 
-    /// The chunks that are worth to be made with `id`, which is missing. Empty where threads make them, and on one core.
+    /// The chunks that are worth making with `id`, which is missing. Empty where threads make them, and on one core.
     pub(super) fn batch(self, id: ChunkId) -> Batch {
         let mut next = Vec::new();
         if self.view.budget.ahead().is_none()
@@ -174,7 +174,7 @@ impl<'a> Ahead<'a> {
 }
 
 impl Batch {
-    /// Returns the outcome of `make`, and meanwhile makes the next chunks in other threads.
+    /// Returns the outcome of `make`. Meanwhile other threads make the next chunks.
     pub fn make<T: Send>(&self, view: &View, user: Option<u32>, make: impl Fn() -> T + Sync) -> T {
         if self.next.is_empty() {
             return make();
@@ -182,7 +182,7 @@ impl Batch {
         let shares = parallel::shares().min(self.next.len() + 1);
         let mut outcomes = parallel::share(shares, |share| {
             let made = (share == 0).then(&make);
-            // The first share has a chunk already.
+            // The first share already has the chunk of the reader.
             let first = (share + shares - 1) % shares;
             let task = view.budget.task(user).for_at_most(LONGEST);
             for chunk in self.next.iter().skip(first).step_by(shares) {
@@ -200,12 +200,12 @@ impl Job {
         (self.generation, self.id) == (other.generation, other.id)
     }
 
-    /// Whether it makes a chunk of the same dataset.
+    /// Whether both jobs make chunks of the same dataset.
     fn is_beside(&self, other: &Job) -> bool {
         (self.generation, self.id.dataset) == (other.generation, other.id.dataset)
     }
 
-    /// Returns whether that took too long.
+    /// Makes the chunk. Returns whether that took too long.
     fn run(&self) -> bool {
         let Some(view) = self.view.upgrade() else {
             return false;

@@ -12,13 +12,13 @@ use rustix::thread::gettid;
 use super::Job;
 use h5logfs_common::parallel;
 
-/// Jobs that may wait. Where there are more, the oldest are dropped.
+/// The most jobs that may wait. Beyond that, the oldest are dropped.
 const MAX_WAITING: usize = 256;
-/// Threads at most.
+/// The most threads.
 const MAX_THREADS: usize = 8;
 
-/// A few threads, started when there is something to do. They end when the pool is dropped. They have the priority of the thread
-/// that has made the pool, not that of a reader that needs one.
+/// A few threads, which start when there is something to do and end when the pool is dropped. They have the priority of
+/// the thread that made the pool, not that of a reader that needs one.
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -45,15 +45,15 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Job>,
-    /// Threads that wait for a job.
+    /// Number of threads that wait for a job.
     idle: usize,
     closed: bool,
 }
 
 impl Pool {
-    /// Adds jobs, and drops `overtaken`: the reader makes that chunk itself now.
+    /// Adds jobs, and drops `overtaken`, whose chunk the reader now makes itself.
     pub(super) fn push(&self, overtaken: &Job, jobs: impl Iterator<Item = Job>) {
-        // Before the lock is taken: the iterator looks into the cache.
+        // The iterator looks into the cache, so it runs before the lock is taken.
         let jobs: Vec<Job> = jobs.collect();
         let mut queue = self.shared.queue.lock();
         queue.waiting.retain(|job| !job.is_same(overtaken));
@@ -80,7 +80,8 @@ impl Pool {
             .name("read-ahead".into())
             .spawn(move || {
                 if let Some(priority) = priority {
-                    // For Linux a thread is a process. Where this one cannot have that priority, it goes on with its own.
+                    // Linux sets the priority of a thread like that of a process. A thread that cannot have it goes on
+                    // with its own.
                     let _ = setpriority_process(Some(gettid()), priority);
                 }
                 shared.work();
@@ -95,10 +96,10 @@ impl Pool {
 impl Shared {
     fn work(&self) {
         while let Some(job) = self.next() {
-            // Like an error, a panic is dropped: the reader will meet it.
+            // A panic is dropped like an error, because the reader will meet it.
             let took_too_long = catch_unwind(AssertUnwindSafe(|| job.run()));
             if matches!(took_too_long, Ok(true)) {
-                // So would the other chunks.
+                // The other chunks would take too long, too.
                 self.queue
                     .lock()
                     .waiting

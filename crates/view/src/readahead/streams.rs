@@ -1,5 +1,5 @@
-//! Finds the streams in the reads of a chunk grid, and decides which chunks to make ahead of each. It uses no
-//! threads and no clock: its answers depend on the reads only.
+//! Finds the streams in the reads of a chunk grid, and decides which chunks to make ahead of each. The answers depend
+//! on the reads only: there are no threads and no clock here.
 //!
 //! Reads of three chunks at the same distance from each other are a stream. Where the distance is that of
 //! neighbours along a dimension of the grid, other reads may come between them: several readers may take
@@ -10,32 +10,32 @@
 //! reader of a rectangle goes through row after row of the same length. So a stream is expected to end where
 //! the last stream of the same step did, and no chunk beyond is made before the reader has gone further.
 
-/// Chunks that are remembered to find streams.
+/// Number of chunks that are remembered to find streams.
 const RECENT: usize = 16;
-/// So many chunks may be read in pieces at the same time: further pieces of them are no news.
+/// Number of chunks that may be read in pieces at the same time. Further pieces of them are no news.
 const PIECES: usize = 8;
-/// Streams of a dataset that are followed at the same time.
+/// The most streams of a dataset that are followed at the same time.
 const STREAMS: usize = 8;
-/// Requests may come so many steps too early or too late.
+/// Number of steps by which requests may come too early or too late.
 const DISORDER: i64 = 8;
-/// A stream that did not go on while so many chunks were read counts as ended.
+/// Number of chunks after which a stream that did not go on counts as ended.
 const LIFETIME: u64 = 32;
-/// Chunks that make a stream.
+/// Number of chunks that make a stream.
 const FIRST_RUN: u64 = 3;
 
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// Distances of neighbours along each dimension.
+    /// Differences between the numbers of neighbours along each dimension.
     steps: Vec<i64>,
-    /// Chunks in the grid.
+    /// Number of chunks in the grid.
     len: u64,
-    /// Chunks that are made ahead of all streams together at most.
+    /// The most chunks that are made ahead of all streams together.
     max_ahead: u64,
-    /// The chunks that were read last, the newest at the end.
+    /// The last chunks that were read, the newest at the end.
     recent: Vec<u64>,
-    /// The one that went on last comes first.
+    /// The streams. The one that went on last comes first.
     streams: Vec<Stream>,
-    /// Counts the chunks that were read.
+    /// Number of chunks that were read.
     clock: u64,
 }
 
@@ -43,25 +43,25 @@ pub(super) struct Streams {
 struct Stream {
     last: u64,
     step: i64,
-    /// The clock when it last went on.
+    /// The clock when the stream last went on.
     seen: u64,
-    /// Chunks read.
+    /// Number of chunks that were read.
     run: u64,
-    /// Chunks that the previous stream of the same step had; 0 where there was none.
+    /// Number of chunks of the previous stream of the same step, or 0 where there was none.
     expected_run: u64,
-    /// How many chunks may be ahead.
+    /// The most chunks that may be ahead.
     window: u64,
-    /// How many were made, or are being made, ahead.
+    /// Number of chunks that were made ahead, or are being made.
     ahead: u64,
 }
 
-/// Chunks to make: numbers at equal distances.
+/// Numbers of chunks to make, at equal distances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Prefetch {
     next: Option<u64>,
     step: i64,
     left: u64,
-    /// Chunks in the grid.
+    /// Number of chunks in the grid.
     len: u64,
 }
 
@@ -79,8 +79,8 @@ impl Iterator for Prefetch {
 }
 
 impl Streams {
-    /// `steps`: distance of neighbours along each dimension of the grid. `len`: chunks in the grid.
-    /// `max_ahead`: chunks that may be made ahead at most.
+    /// `steps` are the differences between neighbours along each dimension of the grid, and `len` is its number of
+    /// chunks. At most `max_ahead` chunks are made ahead.
     pub fn new(steps: Vec<u64>, len: u64, max_ahead: u64) -> Self {
         let steps = steps.into_iter().filter_map(|s| i64::try_from(s).ok());
         Streams {
@@ -93,9 +93,9 @@ impl Streams {
         }
     }
 
-    /// A reader asks for a chunk. Returns the chunks to make, where that continues a stream.
+    /// Notes that a reader asks for a chunk. Returns the chunks to make, if the chunk continues a stream.
     pub fn next_after(&mut self, chunk: u64) -> Option<Prefetch> {
-        // Most requests are for another piece of a chunk that is being read: this path has to be cheap.
+        // Most requests are for another piece of a chunk that is being read, so this path has to be cheap.
         if self.recent.iter().rev().take(PIECES).any(|c| *c == chunk) {
             return None;
         }
@@ -111,7 +111,7 @@ impl Streams {
         begun.then(|| self.extend())
     }
 
-    /// Finds the stream that the chunk belongs to. Returns whether it went on: then it comes first.
+    /// Finds the stream that the chunk belongs to. Returns whether the stream went on. It then comes first.
     fn advance(&mut self, chunk: u64) -> Option<bool> {
         let found = self.streams.iter().enumerate().find_map(|(at, stream)| {
             let steps = stream.steps_to(chunk)?;
@@ -131,7 +131,7 @@ impl Streams {
         Some(true)
     }
 
-    /// Looks for a new stream that ends with the chunk. It comes first. Returns whether there is one.
+    /// Looks for a new stream that ends with the chunk. The stream comes first. Returns whether there is one.
     fn begin(&mut self, chunk: u64) -> bool {
         let was_read = |steps: i64, step: i64| {
             let before = step.checked_mul(steps).map(i64::wrapping_neg);
@@ -160,7 +160,7 @@ impl Streams {
         true
     }
 
-    /// The distance between the last two chunks and from the last one to `chunk`, if it is the same.
+    /// The distance from the last chunk to `chunk`, if it is also that between the last two chunks.
     fn last_distance(&self, chunk: u64) -> Option<i64> {
         let [.., first, second] = self.recent.as_slice() else {
             return None;
@@ -169,14 +169,14 @@ impl Streams {
         (distance(*second, chunk)? == step && step != 0).then_some(step)
     }
 
-    /// What to make now ahead of the first stream.
+    /// The chunks to make now ahead of the first stream.
     fn extend(&mut self) -> Prefetch {
         let alive = |s: &&Stream| self.clock - s.seen < LIFETIME;
         let alive = self.streams.iter().filter(alive).count();
         let share = (self.max_ahead / alive.max(1) as u64).max(1);
         let stream = &mut self.streams[0];
         if stream.run == stream.expected_run {
-            // It may end here. If not, its window grows anew.
+            // The stream may end here. If it does not, its window grows anew.
             stream.window = 1;
         }
         let left = stream.expected_run.checked_sub(stream.run);
@@ -199,7 +199,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Steps from the last chunk that was read to this one; `None` where no number of steps leads there.
+    /// Number of steps from the last chunk that was read to this one. `None` where no number of steps leads there.
     fn steps_to(&self, chunk: u64) -> Option<i64> {
         let way = distance(self.last, chunk)?;
         (way.checked_rem(self.step)? == 0).then_some(way.checked_div(self.step)?)
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// For a grid of 100 × 50 chunks, with up to 16 chunks ahead.
+    /// The streams of a grid of 100 × 50 chunks, with up to 16 chunks ahead.
     fn streams() -> Streams {
         Streams::new(vec![50, 1], 5000, 16)
     }
@@ -225,7 +225,7 @@ mod tests {
         streams.next_after(chunk).into_iter().flatten().collect()
     }
 
-    /// What is made while all these are read.
+    /// The chunks that are made while all these are read.
     fn made(streams: &mut Streams, chunks: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let all = chunks.into_iter().flat_map(|chunk| ask(streams, chunk));
         all.collect()
@@ -308,8 +308,8 @@ mod tests {
         assert!(made(&mut streams, 4000..4060).contains(&4070));
     }
 
-    /// Rectangles of 3 × 3 to 12 × 12 chunks, one after the other. Most chunks are made ahead of their reader.
-    /// Few chunks that are made have left a cache of `CACHED` chunks before they are read.
+    /// Rectangles of 3 × 3 to 12 × 12 chunks, one after the other. Most chunks are made ahead of their reader, and few
+    /// have left a cache of `CACHED` chunks before they are read.
     #[test]
     fn windows_waste_little() {
         const CACHED: usize = 64;
@@ -352,7 +352,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is read: what is made lies in the grid, and its number is bounded.
+        /// Whatever is read, all chunks to make lie in the grid, and their number is bounded.
         #[test]
         fn nothing_goes_wrong(
             steps in prop::collection::vec(any::<u64>(), 0..4),
@@ -370,7 +370,7 @@ mod tests {
             }
         }
 
-        /// For a single reader in order each chunk is made once, and before it is read.
+        /// A single reader in order has each chunk made once, and before it is read.
         #[test]
         fn each_chunk_is_made_once(first in 0u64..1000, count in 3u64..300, most in 1u64..40) {
             let mut streams = Streams::new(vec![1], 5000, most);

@@ -9,15 +9,15 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Opens the directory. It is made where it is missing, but not its parent: a path with a typing error, or one on a file
-/// system that is not mounted, is not filled.
+/// Opens the directory, and makes it where it is missing. Its parent is not made, so that nothing fills a path with a
+/// typing error, or one on a file system that is not mounted.
 pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => log::info!("{}: made this index directory", path.display()),
         // A symbolic link is refused below.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let reason = "neither it nor the directory in which it would be made is there";
+            let reason = "neither it nor its parent directory exists";
             return Err(io::Error::new(e.kind(), reason));
         }
         Err(e) => return Err(e),
@@ -37,7 +37,7 @@ pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     if found.mode() & 0o077 != 0 {
         let mode = found.mode() & 0o7777;
         return Err(refusal(format!(
-            "others can get in: its mode is {mode:04o}, and has to be 0700"
+            "others can get in: its mode is {mode:04o}, but must be 0700"
         )));
     }
     Ok(directory.into())

@@ -1,12 +1,11 @@
-//! Keeping a store within its size: the entry that was not used for the longest is removed first, with all its
+//! Keeps a store within its size. The entry that was not used for the longest time is removed first, with all its
 //! items.
 //!
-//! After an eviction at least an eighth of the size is free, and each daemon may write that much until its next
-//! one. So daemons that share a directory need not know of each other, and a write does not list the
-//! directory.
+//! An eviction leaves at least an eighth of the size free, and each daemon may write that much until its next eviction.
+//! So daemons that share a directory need not know of each other, and a write does not list the directory.
 //!
-//! A user may have named a directory with other files. Only files with names of the store's own form are counted, and only those
-//! are removed that also begin as its files do.
+//! A user may have named a directory with other files. Only files with names of the store's own form count. Such a file
+//! is removed only if it also begins as the store's files do.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -20,9 +19,9 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 use super::{FileTime, MAGIC, Store, is_item, is_number, is_unfinished, open_below};
 
-/// Bytes. Files take whole blocks, a directory takes one.
+/// Bytes of a block. Files take whole blocks, and a directory takes one.
 const BLOCK: u64 = 4096;
-/// Seconds. A file that is unfinished for so long was left by a daemon that died.
+/// Seconds after which an unfinished file counts as left by a dead daemon.
 const ABANDONED: i64 = 3600;
 
 /// Bytes that may be written until the next eviction.
@@ -30,12 +29,12 @@ pub(super) fn allowance(size: u64) -> u64 {
     size / 8
 }
 
-/// Bytes that an eviction leaves at most.
+/// The most bytes that an eviction leaves.
 pub(super) fn low_water(size: u64) -> u64 {
     size - allowance(size)
 }
 
-/// What a file of `len` bytes takes of the size.
+/// Bytes that a file of `len` bytes counts with.
 pub(super) fn charged(len: u64) -> u64 {
     len.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
@@ -48,7 +47,7 @@ struct EntryDir {
 }
 
 impl Store {
-    /// Counts bytes that were written, and evicts when the allowance is used up.
+    /// Counts bytes that were written. Evicts when the allowance is used up.
     pub(super) fn charge(&self, written: u64) {
         let exhausted = {
             let mut allowance = self.allowance.lock();
@@ -60,17 +59,20 @@ impl Store {
         }
     }
 
-    /// Removes abandoned files, and entries until the rest is small enough. It looks at every file: call it at
-    /// the start of a daemon. The store itself calls it when an eighth of its size was written.
+    /// Removes abandoned files, and entries until the rest is small enough. This looks at every file, so call it at the
+    /// start of a daemon. The store itself calls it after writing an eighth of its size.
     pub fn evict(&self) {
-        // One at a time is enough.
+        // One eviction at a time is enough.
         let Some(_evicting) = self.evicting.try_lock() else {
             return;
         };
-        // Bytes that other threads write from here on count for the next time.
+        // Bytes that other threads write from here on count for the next eviction.
         *self.allowance.lock() = allowance(self.size);
         if let Err(e) = self.shrink(low_water(self.size)) {
-            log::warn!("{}: cannot be looked through: {e}", self.path.display());
+            log::warn!(
+                "{}: old indexes cannot be removed: {e}",
+                self.path.display()
+            );
         }
     }
 
@@ -80,7 +82,7 @@ impl Store {
         let mut total = 0u64;
         let mut removed = 0;
         for dir in &dirs {
-            // An entry that is too large by itself must not make all others go.
+            // An entry that is too large by itself must not displace all others.
             if dir.bytes <= most {
                 total = total.saturating_add(dir.bytes);
             }
@@ -90,7 +92,7 @@ impl Store {
             }
         }
         log::debug!(
-            "{}: {} logs are kept, {removed} were too many",
+            "{}: {} logs are kept, {removed} were removed",
             self.path.display(),
             dirs.len() - removed
         );
@@ -103,7 +105,7 @@ impl Store {
             let entry = entry?;
             let name = entry.file_name();
             if is_hash(name) && entry.file_type() != FileType::RegularFile {
-                // It may be gone by now, or be no directory.
+                // The entry may be gone by now, or be no directory.
                 dirs.extend(self.measure(name.to_bytes()).ok());
             }
         }
@@ -116,7 +118,7 @@ impl Store {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_secs() as i64);
         let mut bytes = BLOCK;
-        // Removing a file changes the directory's time: that is read first.
+        // The directory's time is read first, because the removal of a file changes it.
         let used = rustix::fs::fstat(&fd)?;
         for entry in Dir::read_from(&fd)? {
             let entry = entry?;
@@ -149,8 +151,8 @@ impl Store {
         self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Other daemons may read the entry, or write to it: a read finds no item, and an item that is written
-    /// meanwhile keeps the directory until the next eviction.
+    /// Removes an entry. Other daemons may use it meanwhile. A read then finds no item, and an item that is written
+    /// keeps the directory until the next eviction.
     fn remove_dir(&self, name: &[u8]) {
         let removed = self.open_dir(name).and_then(|fd| {
             for entry in Dir::read_from(&fd)? {
@@ -182,7 +184,7 @@ fn remove_own(dir: &OwnedFd, name: &CStr) {
         file.by_ref()
             .take(MAGIC.len() as u64)
             .read_to_end(&mut begin)?;
-        // A crash of the system may have left the name, and none of the bytes.
+        // A crash of the system may have left the name and none of the bytes.
         Ok(MAGIC.starts_with(&begin) || begin.iter().all(|byte| *byte == 0))
     };
     // Another daemon may have been faster.
@@ -191,7 +193,7 @@ fn remove_own(dir: &OwnedFd, name: &CStr) {
     }
 }
 
-/// Whether this can be the name of an entry.
+/// Whether `name` can be that of an entry.
 fn is_hash(name: &CStr) -> bool {
     name.to_bytes().len() == 32 && is_number(name.to_bytes())
 }

@@ -1,4 +1,4 @@
-//! Single flight between processes: of those that lack the items of one entry, one makes them.
+//! Single flight between processes: of several that lack the items of an entry, one makes them.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -9,23 +9,24 @@ use rustix::io::Errno;
 
 use super::StoreEntry;
 
-/// The first pause between two looks at the lock, and the longest one. A process that waits must not sleep in the
-/// system call: the holder may be stopped.
+/// The first pause between two looks at the lock. A waiting process must not sleep in the system call, because the
+/// holder may be stopped.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The right to make the items of an entry. Ends on drop, and with the process.
+/// The right to make the items of an entry. It ends on drop, and with the process.
 #[derive(Debug)]
 pub struct Flight {
     /// The directory of the entry, locked.
     _locked: OwnedFd,
-    /// Another process had the right before, so the items may be there now.
+    /// Whether another process had the right before, so that the items may be there now.
     pub has_waited: bool,
 }
 
 impl StoreEntry {
-    /// Waits until no other process makes the items of this entry, for `longest` at most. `None` after that, and where
-    /// the directory cannot be locked: then this process makes them as well.
+    /// Waits until no other process makes the items of this entry, but at most for `longest`. `None` after that time,
+    /// and where the directory cannot be locked. This process then makes the items, too.
     pub fn flight(&self, longest: Duration) -> Option<Flight> {
         let directory = self.dir().ok()?;
         let until = Instant::now() + longest;
@@ -67,7 +68,7 @@ mod tests {
         let first = one.flight(Duration::ZERO).unwrap();
         assert!(!first.has_waited);
         assert!(other.flight(Duration::ZERO).is_none());
-        // The flight of another entry need not wait.
+        // The flight of another entry is not waited for.
         let third = stores[1].entry(&key(2));
         assert!(!third.flight(Duration::ZERO).unwrap().has_waited);
         let waiting = thread::spawn(move || other.flight(Duration::from_secs(60)));

@@ -1,4 +1,4 @@
-//! Which state of which file an entry belongs to.
+//! The key of an entry: one state of one log file, scanned in one way.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use h5logfs_log::source_file::Identity;
 
-/// How coarse the clock of a file system may be: two writes this close together may leave the same time.
+/// Coarsest tick of a file system's clock. Two writes this close together may leave the same time.
 const TICK: Duration = Duration::from_secs(2);
 
 /// A time of a file, in seconds and nanoseconds since 1970.
 pub type FileTime = (i64, i64);
 
-/// All that tells one state of a file from another over days and reboots. An [`Identity`] is enough while a file
-/// is watched, and survives a `chmod`. The change time of the inode is compared as well, since no program can
-/// set it.
+/// The properties that tell one state of a file from another over days and reboots. While a file is watched, an
+/// [`Identity`] is enough, and it survives a `chmod`. Here the change time of the inode is compared as well, because no
+/// program can set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
     /// Inode, size and time of modification.
@@ -27,8 +27,8 @@ pub struct FileState {
 }
 
 impl FileState {
-    /// Whether any write before `now` would have changed the times of the file. Where they are only just past,
-    /// or in the future, another write in the same tick of the clock leaves no trace.
+    /// Whether any write before `now` would have changed the times of the file. If the times are only just past, or in
+    /// the future, another write in the same tick of the clock leaves no trace.
     pub fn was_settled(&self, now: SystemTime) -> bool {
         let Some(limit) = now
             .checked_sub(TICK)
@@ -61,19 +61,19 @@ impl From<&Stat> for FileState {
     }
 }
 
-/// Names an entry: a log file in one state, scanned in one way.
+/// The key of an entry: a log file in one state, scanned in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreKey {
-    /// The state of the log file itself. The items tell the states of its subfiles.
+    /// State of the log file itself. The items tell the states of its subfiles.
     pub main: FileState,
-    /// The name of the log file in its directory: names of its subfiles are derived from it.
+    /// Name of the log file in its directory. The names of its subfiles derive from it.
     pub name: Vec<u8>,
-    /// All else that the items depend on: versions and options.
+    /// Everything else on which the items depend: versions and options.
     pub settings: String,
 }
 
 impl StoreKey {
-    /// Equal keys have equal bytes, others have different ones.
+    /// The bytes of the key. Only equal keys have equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let FileState { identity, changed } = &self.main;
         let numbers = [

@@ -54,7 +54,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o7777
 }
 
-/// Sets the time of the last use of an entry to so many seconds ago.
+/// Sets the last use of an entry to `ago` seconds ago.
 fn used(log: &StoreEntry, ago: u64) {
     let dir = File::open(file_of(log, "")).unwrap();
     let then = SystemTime::now() - Duration::from_secs(ago);
@@ -126,7 +126,7 @@ fn damage_anywhere_is_found_and_the_item_removed() {
     refused(&[&sound[..], b"x"].concat(), "a byte more".into());
     fs::write(&path, &sound).unwrap();
     assert!(got(&log, ITEM).is_some());
-    // Under the name of another item it is not valid.
+    // The item is not valid under another name.
     fs::rename(&path, file_of(&log, "scan")).unwrap();
     assert_eq!(got(&log, "scan"), None);
 }
@@ -273,7 +273,7 @@ fn the_bound_holds_whatever_is_put() {
     let before = files(&store);
     store.entry(&key(1000)).put("scan", &vec![0; size as usize]);
     assert_eq!(files(&store), before);
-    // An entry that grows too large by its number of items is evicted alone.
+    // An entry with too many items for the store is evicted alone.
     let large = store.entry(&key(1001));
     (0..20).for_each(|n| large.put(&format!("index-{n}"), &vec![0; 100_000]));
     store.evict();
@@ -289,7 +289,7 @@ fn files_that_nobody_finished_are_removed() {
     for path in [&old, &new, &other] {
         fs::write(path, "h5logkep, half a f").unwrap();
     }
-    // Cut off at once, or a user's.
+    // A file that was cut off at once, and one of a user.
     let [cut, users] = ["tmp-0000000000000001", "tmp-0000000000000002"];
     let [cut, users] = [cut, users].map(|name| file_of(&log, name));
     fs::write(&cut, "h5l").unwrap();
@@ -308,7 +308,7 @@ fn files_that_nobody_finished_are_removed() {
     assert!(got(&log, ITEM).is_some());
 }
 
-/// The directory may be one that a user has for something else.
+/// The user may have other files in the directory.
 #[test]
 fn only_files_of_the_store_are_evicted() {
     let (_parent, store, log) = store(1 << 20);
@@ -323,12 +323,12 @@ fn only_files_of_the_store_are_evicted() {
     }
     let other = file_of(&log, "notes.txt");
     fs::write(&other, vec![0; 1 << 20]).unwrap();
-    // It does not count: all entries fit.
+    // A foreign file does not count: all entries fit.
     store.evict();
     assert!(got(&log, ITEM).is_some());
     Store::open(&store.path, 0).unwrap().evict();
     let left = |dir: &str| fs::read_dir(store.path.join(dir)).unwrap().count();
-    // Two of the names are those of items, and none of the files is one.
+    // Two of the names are those of items, but none of the files is an item.
     assert_eq!(dirs.map(|dir| left(&dir)), [5, 5, 5]);
     assert!(other.exists() && !file_of(&log, ITEM).exists());
 }
