@@ -31,7 +31,7 @@ use crate::common::rows::{Course, Job};
 /// The files into which ranks write on their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// One rank, into the data file.
+    /// A single rank, into the data file.
     Alone,
     /// Two ranks on different nodes, into spill files.
     Nodes,

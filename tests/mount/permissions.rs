@@ -461,7 +461,8 @@ fn a_users_own_mount_shows_no_more_than_he_may_read_now() {
     }
 }
 
-/// Where the administrator permits it, an ordinary user's daemon serves others: files that both it and they may read.
+/// An ordinary user's daemon may serve others, if the administrator permits it. It serves only files that both it and
+/// they may read.
 #[test]
 fn an_ordinary_users_daemon_lets_nobody_read_more() {
     // In its own mount namespace, with another fuse.conf.

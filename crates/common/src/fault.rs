@@ -139,7 +139,7 @@ pub enum Stop {
     /// The mount, or the program, ends.
     #[error("stopped: the mount ends")]
     Ending = 3,
-    /// The same work exceeded its processor time a moment ago, and was not started again.
+    /// This work exceeded its processor time a moment ago, and was not started again.
     #[error(
         "a shown_flush ago it took more processor time than a file of its size can need, or than read_cpu"
     )]

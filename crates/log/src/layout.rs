@@ -80,8 +80,8 @@ pub trait Layout: Debug + Send + Sync {
 
 /// The entries of a log, by dataset.
 pub trait RecordTable: Send + Sync + Debug {
-    /// What is wrong with the tables. [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity) is damage that
-    /// may hide entries of any dataset: no element of the log can be read then.
+    /// Problems of the tables. Damage of [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity) may hide
+    /// entries of any dataset: no element of the log can be read then.
     fn diagnostics(&self) -> &[Diagnostic];
 
     /// Decodes the records of one dataset. `selections`: those of the log that are in use already. Fails

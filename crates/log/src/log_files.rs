@@ -391,7 +391,7 @@ mod tests {
         assert!(refused.contains("2 hard links"), "{refused}");
     }
 
-    /// What cannot be opened, or is no regular file, is another user's first of all.
+    /// Another user's file is reported as such, even if it cannot be opened or is no regular file.
     #[test]
     fn what_belongs_to_another_user_is_not_in_the_way() {
         let Some(place) = Place::new() else { return };

@@ -306,8 +306,8 @@ pub enum Encoding {
     Deflate,
     /// One or more zlib streams, back to back.
     DeflateStreams,
-    /// One zlib stream whose length the log does not record. [`StoredBytes::len`] is where it may end; the
-    /// source may have more.
+    /// One zlib stream of unrecorded length. It ends at [`StoredBytes::len`] at the latest; the source may have more
+    /// bytes.
     DeflateStream,
     /// Raw, or a zlib stream that happens to be as long as the raw bytes: raw unless it inflates.
     RawOrDeflate,
@@ -332,7 +332,7 @@ pub struct StoredBytes {
     pub encoding: Encoding,
 }
 
-/// One logged write to one dataset. It borrows from the list or index that holds it.
+/// A logged write to a dataset. The record borrows from the list or index that holds it.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// First index along each dimension of the smallest box around all elements of the record.

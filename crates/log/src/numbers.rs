@@ -111,7 +111,8 @@ fn swap<N: RawNumber>(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// One loop for each pair of types and of byte orders, so that the loop itself does not branch on them.
+/// Converts numbers in a loop of its own for each pair of types and of byte orders, so that the loop does not branch on
+/// them.
 fn each<F, T, const FROM_BIG: bool, const TO_BIG: bool>(from: &[u8], to: &mut [u8], fill: &[u8; 8])
 where
     F: RawNumber + Become<T>,

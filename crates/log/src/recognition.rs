@@ -19,7 +19,7 @@ pub enum Appearance {
     Empty,
     /// A file that has all its data. It is a log if files of logs lie beside it.
     Complete,
-    /// One HDF5 file in several files of this kind, whatever lies beside it.
+    /// An HDF5 file in several parts of this kind, whatever lies beside it.
     InParts(Kind),
     /// An HDF5 file that declares that its data are in subfiles.
     Stub,

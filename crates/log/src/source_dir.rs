@@ -90,7 +90,7 @@ impl SourceDir {
         })
     }
 
-    /// The same directory without its further ones. Both share the descriptor.
+    /// This directory without its further ones. Both share the descriptor.
     pub(super) fn alone(&self) -> Self {
         SourceDir {
             access: self.access.clone(),

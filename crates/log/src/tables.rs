@@ -15,7 +15,7 @@ pub enum Tables {
     Classic(classic::Tables),
     /// netCDF files with burst-buffer logs (`docs/formats/pnetcdf-burst-buffer.md`).
     Netcdf(netcdf::Tables),
-    /// One HDF5 file in several (`docs/formats/hdf5-subfiling.md`).
+    /// HDF5 files in several parts (`docs/formats/hdf5-subfiling.md`).
     Striped(striped::Tables),
     /// ADIOS2 directories (`docs/formats/adios-bp.md`).
     Adios(adios::Tables),

@@ -112,7 +112,7 @@ impl FoundLog {
         intact_seal(&self.file, self.len(), &self.front, most)
     }
 
-    /// Gives it the front of an unclosed log, unless it has that, and cuts off the bytes after `end`.
+    /// Gives the file the front of an unclosed log, unless it has one, and cuts off the bytes after `end`.
     pub(crate) fn make_unclosed(&self, id: &FileId, end: u64) -> io::Result<()> {
         if !self.is_unclosed() {
             self.file.write_all_at(&unclosed_front(id), 0)?;
@@ -120,7 +120,7 @@ impl FoundLog {
         self.file.set_len(end)
     }
 
-    /// The file, as one whose name is checked.
+    /// The file in a form whose name is checked.
     pub(crate) fn hold(&self) -> HeldFile {
         HeldFile::known(Arc::clone(&self.file), self.path.clone(), &self.metadata)
     }

@@ -630,7 +630,7 @@ mod tests {
 
     use super::*;
 
-    /// One of two ranks: the first sends messages, the other receives them.
+    /// An end of a pair of ranks: the first sends messages, the other receives them.
     struct End {
         rank: u32,
         sent: Arc<Mutex<VecDeque<Vec<u8>>>>,

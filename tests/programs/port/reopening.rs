@@ -16,7 +16,7 @@ struct Event {
     step: f64,
 }
 
-/// The same members at other offsets in memory.
+/// The members of [`Event`] at other offsets in memory.
 #[derive(H5Type, Clone, Copy)]
 #[repr(C, packed)]
 struct Packed {

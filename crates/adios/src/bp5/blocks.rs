@@ -197,8 +197,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Where the block with the counts at `begin` starts along the joined dimension. The array grows to the end of
-    /// the block.
+    /// The start along the joined dimension of the block with the counts at `begin`. The array grows to the end of the
+    /// block.
     fn join(&mut self, kind: Kind, begin: usize) -> Result<Option<u64>> {
         if kind != Kind::JoinedArray {
             return Ok(None);

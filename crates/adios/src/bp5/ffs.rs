@@ -27,7 +27,7 @@ pub(super) struct Format<'a> {
     structs: Vec<Struct<'a>>,
 }
 
-/// One struct.
+/// A struct of a representation.
 #[derive(Debug)]
 pub(super) struct Struct<'a> {
     pub name: &'a str,

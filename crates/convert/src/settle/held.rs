@@ -162,7 +162,7 @@ impl Held {
     }
 }
 
-/// Where data appended to a file of `len` bytes starts: at an address that is a multiple of 8.
+/// The start of data appended to a file of `len` bytes: an address that is a multiple of 8.
 pub fn start_behind(len: u64, user_block: u64) -> Option<u64> {
     let address = len.checked_sub(user_block)?.checked_next_multiple_of(8)?;
     let start = address.checked_add(user_block)?;
