@@ -89,7 +89,7 @@ fn see(dir: &Path) -> Result<Seen, Error> {
     memory::count(&budget.task(None));
     let view = View::open(&SourceDir::open(dir)?, snapshot, Arc::new(budget), None)?;
     let mut begin = vec![0; (view.len()).min(MOST_BYTES) as usize];
-    // The elements show the failure again below.
+    // If this read fails, the elements below show the failure again.
     let _ = view.read_at(0, &mut begin);
     for number in 0..view.snapshot().datasets.len() {
         let of = source(view.snapshot(), number).clone();
