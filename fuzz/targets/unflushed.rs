@@ -1,4 +1,4 @@
-//! Fuzz target for the data that ranks have written behind the last flush of a log.
+//! Fuzz target for the data that ranks have written after the last flush of a log.
 
 use h5logfs_log::logvol::extent::{ExtentHeader, Proof, crc32, data_sum};
 use h5logfs_log::logvol::loose::{Wanted, find};

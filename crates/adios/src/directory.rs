@@ -104,8 +104,8 @@ impl Directory {
         damaged(section.and_then(|section| self.read(files, number, &section, asked)))
     }
 
-    /// Reads all variables of a step, without the details that do not affect the objects. Blocks may be merged.
-    /// `section` is memory for the metadata, which the next step can reuse.
+    /// Reads all variables of a step as [`Directory::step`] does, without the details that do not affect the objects.
+    /// Blocks may be merged. `section` is memory for the metadata, which the next step can reuse.
     pub fn outline(&self, files: Files<'_>, number: usize, section: &mut Vec<u8>) -> Result<Step> {
         let read = self.section_into(files, number, section);
         damaged(read.and_then(|()| self.read(files, number, section, Asked::Outline)))
@@ -125,8 +125,8 @@ impl Directory {
         }
     }
 
-    /// Reads one variable of a step, without attributes. `section` is that of the step. In BP5 the cost does not depend
-    /// on the number of other variables.
+    /// Reads one variable of a step as [`Directory::step`] does, without attributes. `section` is that of the step. In
+    /// BP5 the cost does not depend on the number of other variables.
     pub fn variable(
         &self,
         files: Files<'_>,

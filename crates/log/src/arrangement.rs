@@ -10,7 +10,7 @@ pub enum Arrangement {
     /// All bytes of the file.
     #[default]
     Whole,
-    /// All bytes of the file, and zeros behind its end.
+    /// All bytes of the file, and zeros after its end.
     ZerosAfter,
     /// Every `channels`th block of `block` bytes, from block `channel` on.
     Striped {

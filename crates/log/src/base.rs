@@ -105,7 +105,7 @@ impl Base {
     }
 
     /// Whether the first of the elements in `query` lies before byte `len` of the source. `query` must touch the base.
-    /// A file that was never written to its end may lack the elements behind `len`.
+    /// A file that was never written to its end may lack the elements after `len`.
     pub fn begins_before(&self, query: &Bounds, len: u64) -> bool {
         let Some((row, inner)) = query.start.split_first() else {
             return self.offset < len;

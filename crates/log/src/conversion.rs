@@ -9,11 +9,11 @@ use super::numbers::NumberConversion;
 pub enum Conversion {
     /// Numbers of one type to numbers of another.
     Numbers(NumberConversion),
-    /// Removes the padding that a compiler has put behind the value of an element.
+    /// Removes the padding that a compiler has put after the value of an element.
     Padding(Padding),
 }
 
-/// Elements with bytes behind their values, all sizes in bytes. Built by [`Padding::new`].
+/// Elements with bytes after their values, all sizes in bytes. Built by [`Padding::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Padding {
     stored: u32,

@@ -19,7 +19,7 @@ pub struct Flat {
     pub len: u64,
     /// Bytes before address 0 of the file's metadata.
     pub user_block: u64,
-    /// Number of bytes that the members must have. Bytes behind them may be holes.
+    /// Number of bytes that the members must have. Bytes after them may be holes.
     pub promised: u64,
     /// Bytes of a stripe.
     pub stripe: u64,
@@ -225,7 +225,7 @@ impl Flat {
     }
 }
 
-/// The bytes behind the user block, for code that reads HDF5 structures.
+/// The bytes after the user block, for code that reads HDF5 structures.
 #[derive(Debug, Clone, Copy)]
 pub struct FlatFile<'a> {
     /// The places of the bytes.

@@ -35,7 +35,7 @@ pub struct Closed {
     pub has_seals: bool,
 }
 
-/// The seal: it describes the bytes behind the extents of a closed file.
+/// The seal: it describes the bytes after the extents of a closed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloseSeal {
     /// Flush and end are 0 in a seal of an earlier version.

@@ -1,5 +1,5 @@
 //! The part of a closed log that stays in its place when a program opens the log again: its extents. An append writes
-//! behind the extents, over the table and the objects, and replaces the front (`docs/formats/journal.md`, section 2.6).
+//! after the extents, over the table and the objects, and replaces the front (`docs/formats/journal.md`, section 2.6).
 
 use std::fs::File;
 use std::io;

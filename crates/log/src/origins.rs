@@ -10,7 +10,7 @@ pub struct Span {
     pub source: u16,
     /// Offset of the first byte in the source.
     pub start: u64,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub end: u64,
     /// Rank of the process; `None` where the log does not record it.
     pub rank: Option<u32>,

@@ -87,7 +87,8 @@ fn mode_for(file: &Metadata, group: u32) -> u32 {
     mode & (as_others | !GROUP)
 }
 
-/// The permissions of a file for its users. The group's are left out if it is not `group`.
+/// The permissions of a file for its users. A group other than `group` has no more than all others. With an access
+/// list, the permissions of the group are left out.
 pub fn permissions(file: &Path, group: u32) -> io::Result<u32> {
     let found = file.metadata()?;
     match value(file, ACCESS_LIST)? {

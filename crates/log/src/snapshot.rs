@@ -268,9 +268,9 @@ impl Dataset {
     }
 }
 
-/// Largest number of bytes of a snapshot behind its image.
+/// Largest number of bytes of a snapshot after its image.
 const LONGEST_LISTS: usize = 32 << 20;
-/// Largest ratio of the decoded size of the lists behind the image to their encoded size. An empty text takes one
+/// Largest ratio of the decoded size of the lists after the image to their encoded size. An empty text takes one
 /// encoded byte. The image itself has the same size in both forms.
 const LISTS_IN_MEMORY: u64 = 24;
 

@@ -399,7 +399,7 @@ impl SourceFile {
         self.with_file(|file| is_settled(file, file.metadata()?.len()))
     }
 
-    /// Number of bytes from `offset` on that are contiguous in the file. More may follow behind them.
+    /// Number of bytes from `offset` on that are contiguous in the file. More may follow after them.
     pub fn contiguous(&self, offset: u64) -> u64 {
         self.arrangement.locate(offset).map_or(0, |(_, left)| left)
     }

@@ -198,7 +198,7 @@ impl<'a> Window<'a> {
         let left = begin + piece.len - at;
         self.at = at;
         let offset = piece.offset + (at - begin);
-        // Bytes behind the wanted ones may be missing. Known gaps are not read.
+        // Bytes after the wanted ones may be missing. Known gaps are not read.
         let contiguous = match self.source {
             SourceBytes::File(file) => file.contiguous(offset),
             SourceBytes::Memory(_) => left,

@@ -415,7 +415,7 @@ fn completions_complete() {
     }
 }
 
-/// The options behind -o are completed one by one.
+/// The options after -o are completed one by one.
 #[test]
 fn completions_of_mount_options() {
     let installed = Installed::new();

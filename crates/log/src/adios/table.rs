@@ -275,7 +275,7 @@ fn the_variable(step: &Step) -> Result<&Variable, Fault> {
     Ok(step.variables.first().ok_or_else(problem)?)
 }
 
-/// The conversion that zeroes the padding behind structs and behind single values of long double: the padding holds
+/// The conversion that zeroes the padding after structs and after single values of long double: the padding holds
 /// whatever was in the writer's memory. Arrays of long double keep their padding, so that a chunk is read unchanged.
 fn conversion_of(variable: &Variable, is_big_endian: bool) -> Option<Conversion> {
     /// Bytes of an x87 number.

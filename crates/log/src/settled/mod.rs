@@ -12,10 +12,10 @@ use std::os::unix::fs::FileExt;
 use crate::front_bytes::{SEAL_AT, SEAL_LEN, WITH_SEALS, WITHOUT_SEALS};
 use record::{Mark, SUPERBLOCK};
 
-/// The first bytes of the mark that `h5logfs settle` puts behind a closed file.
+/// The first bytes of the mark that `h5logfs settle` puts after a closed file.
 pub const SETTLING: &[u8; 16] = b"h5logfs-settling";
 
-/// Whether the mark lies behind the log, and the file has another superblock than the log had. For a log that is not
+/// Whether the mark lies after the log, and the file has another superblock than the log had. For a log that is not
 /// closed, this reads only the place of its seal.
 pub fn is_settled(file: &File, len: u64) -> io::Result<bool> {
     if len < (SEAL_AT + SEAL_LEN) as u64 {

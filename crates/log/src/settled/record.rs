@@ -31,7 +31,7 @@ pub struct Record {
     pub user_block: u64,
     /// Offset of the mark.
     pub start: u64,
-    /// Bytes of the mark and of the objects behind it.
+    /// Bytes of the mark and of the objects after it.
     pub objects: u64,
     /// Length of the settled file.
     pub end: u64,
@@ -121,7 +121,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The fields behind the magic number and the version, without the checksum. `None` where one of these is wrong.
+    /// The fields after the magic number and the version, without the checksum. `None` where one of these is wrong.
     fn open(bytes: &'a [u8], magic: &[u8; 16]) -> Option<Self> {
         let (bytes, checksum) = bytes.split_last_chunk()?;
         if xxh3_128(bytes) != u128::from_le_bytes(*checksum) {
@@ -142,7 +142,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The checksum of the appended bytes. It covers the bytes behind the objects, in the order in which they were written,
+/// The checksum of the appended bytes. It covers the bytes after the objects, in the order in which they were written,
 /// then the mark and the objects, then the new superblock.
 #[derive(Default)]
 pub struct Checksum(Xxh3);
