@@ -1,15 +1,15 @@
-//! Compares an ordinary program of parallel HDF5 with itself under the VOL connector, and with the same in the writer's own
-//! API: `make bench-connector`, or
+//! Compares an ordinary program of parallel HDF5 with itself under the VOL connector, and with a program that does the
+//! same work in the writer's own API: `make bench-connector`, or
 //!
 //! ```text
 //! target/release/examples/bench_connector --help
 //! ```
 //!
-//! HDF5's programs run with an HDF5 that takes no locks, as most parallel programs have it, and with one that is safe for
-//! threads, whose locks cost more than the rest of a small write.
+//! HDF5's programs run with two builds of HDF5. One takes no locks, as most parallel programs have it. The other is
+//! safe for threads, and its locks cost more than the rest of a small write.
 //!
 //! The contestants take turns, in another order in each round, with fresh processes and files. The first round does not
-//! count. `H5LOGFS_BENCH_LOGVOL` may name the directory of the Log VOL connector's plug-in, which takes part then.
+//! count. If `H5LOGFS_BENCH_LOGVOL` names the directory of the Log VOL connector's plug-in, this connector takes part.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -71,23 +71,23 @@ struct Arguments {
     program: Option<PathBuf>,
 }
 
-/// What writes.
+/// A way of writing.
 struct Contestant {
     name: String,
-    /// The number of the contestant that it is compared with.
+    /// Number of the contestant with which it is compared.
     native: usize,
     program: PathBuf,
     variables: Vec<(&'static str, OsString)>,
-    /// What its program is told besides the work.
+    /// Argument of its program besides the work.
     how: Option<How>,
 }
 
-/// How a program writes E3SM's cases, and no other work.
+/// A special way of writing E3SM's cases. Such a contestant does no other work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// By lists of blocks, without dataspaces.
+    /// Lists of blocks, without dataspaces.
     Lists,
-    /// The bytes and nothing else: the limit.
+    /// The bytes and nothing else. This is the limit of what is possible.
     Blob,
 }
 
@@ -100,7 +100,7 @@ impl How {
     }
 }
 
-/// What a program says: seconds of its steps, and KiB of its largest rank.
+/// The figures that a program prints: seconds of its steps, and KiB of its largest rank.
 const STEPS: [&str; 5] = ["create", "define", "write", "flush", "close"];
 
 struct Figures {
@@ -206,7 +206,7 @@ fn plugins(built: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(plugins)
 }
 
-/// A directory with the library for programs that were ported to the Log VOL, by the names that it is known by.
+/// A directory with the library for programs ported to the Log VOL, under each of its names.
 fn vol_api(built: &Path, dir: &Path) -> Result<PathBuf> {
     let place = dir.join("lib");
     fs::create_dir(&place)?;
@@ -391,7 +391,7 @@ fn compare(
     Ok(())
 }
 
-/// Fails where mpirun starts no program, and says what it may want.
+/// Fails where mpirun cannot start programs. The error gives a likely reason.
 fn check_mpirun(ranks: u32) -> Result<()> {
     let mut mpirun = Command::new("mpirun");
     let output = mpirun.args(["-n", &ranks.to_string(), "true"]).output();

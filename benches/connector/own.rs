@@ -1,5 +1,5 @@
-//! `own PATH WORK NUMBER [blob]`: what `hdf5.c` does, in the writer's own API. It prints the same figures. With `blob` each rank
-//! writes the same bytes with one `pwrite`, which is the limit.
+//! `own PATH WORK NUMBER [blob]` does the work of `hdf5.c` in the writer's own API, and prints the same figures. With
+//! `blob` each rank writes the same bytes with one `pwrite`, which is the limit.
 
 use std::error::Error;
 use std::fs::File;
@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The time since the last step, from the first rank that began to the last one that was done.
+/// A clock for steps. A step begins with the first rank that begins it, and ends with the last rank that has done it.
 struct Steps<'a> {
     world: &'a SimpleCommunicator,
     begun: f64,
@@ -60,7 +60,7 @@ fn write(
     Ok(())
 }
 
-/// What a rank owns of the variables of one kind: see `e3sm.txt`.
+/// A rank's part of the variables of one kind: see `e3sm.txt`.
 struct Part {
     variables: usize,
     layers: u64,
@@ -143,7 +143,7 @@ impl Part {
         part
     }
 
-    /// Without the sides that are 1 in all variables of the kind.
+    /// Start of a block. The dimensions that have one element in all variables of the kind are left out.
     fn place(&self, record: u64, layer: u64, column: u64, within: u64) -> Vec<u64> {
         let layers = (self.layers > 1).then_some(layer);
         let width = (self.width > 1).then_some(within);
@@ -187,13 +187,13 @@ fn write_records(
     Ok(())
 }
 
-/// Bytes of a rank in all records.
+/// Bytes that a rank writes in all records.
 fn bytes_of(parts: &[Part], records: u64) -> usize {
     let values = all_variables(parts).map(|part| part.values.len());
     values.sum::<usize>() * size_of::<f64>() * records as usize
 }
 
-/// Each rank writes all that it has at once.
+/// Writes all bytes of each rank at once.
 fn write_blob(path: &str, world: &SimpleCommunicator, bytes: usize) -> Result<Vec<f64>> {
     let (mut before, rank) = (0u64, world.rank());
     world.exclusive_scan_into(&(bytes as u64), &mut before, SystemOperation::sum());
@@ -217,7 +217,7 @@ fn write_blob(path: &str, world: &SimpleCommunicator, bytes: usize) -> Result<Ve
 /// Elements of a rank in a row.
 const ROW: u64 = 1000;
 
-/// Opens the file for each row, and returns that of the last one.
+/// Opens the file for each row, and returns the writer of the last one.
 fn add_rows(path: &str, world: &SimpleCommunicator, rows: u64) -> Result<Writer> {
     let (rank, ranks) = (world.rank() as u64, world.size() as u64);
     let values: Vec<f64> = (0..ROW).map(|i| i as f64).collect();

@@ -16,7 +16,7 @@ use fuser::{
     Request,
 };
 
-/// These constants are those of the mount.
+/// The mount uses the same values.
 const TTL: Duration = Duration::from_secs(1);
 const MAX_BACKGROUND: u16 = 64;
 const READ_AHEAD_KB: u32 = 4096;

@@ -20,11 +20,11 @@ use crate::report::{Goal, Outcome, Row, Unit};
 
 const NATIVE: &str = "native";
 pub const MOUNTED: &str = "mounted";
-/// The log by its own path, with the file driver.
+/// The contestant that reads the log by its own path, with the file driver.
 pub const DRIVER: &str = "driver";
-/// The log with the Python package.
+/// The contestant that reads the log with the Python package.
 pub const FILE_OBJECT: &str = "Python file object";
-/// Arrays of numpy without HDF5: their names here and in `client.py`.
+/// Contestants that read arrays of numpy without HDF5: names here and in `client.py`.
 const ARRAYS: [(&str, &str); 5] = [
     ("arrays, 1 thread", "1"),
     ("arrays, all cores", "0"),
@@ -32,9 +32,9 @@ const ARRAYS: [(&str, &str); 5] = [
     ("references, zarr", "zarr"),
     ("references, zarrs", "zarrs"),
 ];
-/// Another library that reads HDF5 by an index of its chunks: the native file.
+/// The contestant that reads the native file with another library, by an index of its chunks.
 const HIDEFIX: &str = "hidefix, native file";
-/// The minimal daemon, with and without the kernel's page cache.
+/// The contestants that read through the minimal daemon, with and without the kernel's page cache.
 const BARE: &str = "bare daemon";
 const DIRECT: &str = "bare daemon, direct I/O";
 
@@ -68,11 +68,11 @@ impl Size {
 pub struct Bench {
     pub scratch: Scratch,
     pub program: PathBuf,
-    /// The directory with the file driver, where that was built.
+    /// The directory with the file driver, if it was built.
     pub plugins: Option<PathBuf>,
     /// Whether the interpreter has the Python package.
     pub has_package: bool,
-    /// Other modules that it has.
+    /// The other modules of the interpreter.
     pub modules: Vec<String>,
     pub clients: Clients,
     pub corpus: PathBuf,
@@ -81,7 +81,7 @@ pub struct Bench {
     pub mount_options: String,
     /// Whether the program knows the option `index_dir`.
     pub keeps_indexes: bool,
-    /// Arrays take the places of all other ways to read a log.
+    /// Contestants that read arrays replace all other ways to read a log.
     pub only_arrays: Cell<bool>,
     /// The log of slabs, which several workloads read.
     pub slabs: RefCell<Option<Rc<Prepared>>>,
@@ -129,9 +129,9 @@ pub struct Job<'a> {
     pub what: &'a str,
     pub reads: Vec<Read>,
     pub per: Per,
-    /// For the first pass over a fresh mount, and for the second one.
+    /// Goals for the first and for the second pass over a fresh mount.
     pub goals: [Option<Goal>; 2],
-    /// For the file driver.
+    /// Goal for the file driver.
     pub driver: Wanted,
 }
 
@@ -145,15 +145,15 @@ pub enum Wanted {
     AsMounted,
 }
 
-/// A contestant whose turn it is. Its mount and its clients are fresh; they end with the turn.
+/// A contestant whose turn it is, with a fresh mount and fresh clients. They end with the turn.
 pub struct Turn<'a> {
-    /// What the clients open.
+    /// Path that the clients open.
     pub path: PathBuf,
     /// The clients of native files and mounts outlive the turn.
     clients: &'a Clients,
     own_clients: Option<Clients>,
     _mount: Option<Mount>,
-    /// Where `own_clients` keep indexes.
+    /// Directory in which `own_clients` keep indexes.
     _scratch: Option<Scratch>,
 }
 
@@ -191,7 +191,7 @@ impl Bench {
         self.clients.with(work)
     }
 
-    /// The ways to read a log without a mount that there are here.
+    /// The available ways to read a log without a mount.
     pub fn without_mount(&self) -> Vec<&'static str> {
         let driver = self.plugins.is_some().then_some(DRIVER);
         let package = self.has_package.then_some(FILE_OBJECT);
@@ -249,7 +249,7 @@ impl Bench {
         Ok(prepared)
     }
 
-    /// Does the same, with the native form of another log of the same contents.
+    /// Prepares a log as [`Bench::prepare`] does, but with the native form of another log of the same contents.
     pub fn prepare_against(
         &self,
         other: &dyn Plan,
@@ -263,7 +263,7 @@ impl Bench {
         })
     }
 
-    /// Writes the native form of the log of a plan. `put` writes what is read in the place of that log.
+    /// Writes the native form of a plan's log. `put` then replaces the log by the file to be read.
     pub fn prepare_as(
         &self,
         name: &str,
@@ -325,7 +325,7 @@ impl Bench {
             Ok((native, wrong))
         })?;
         out.contents(&wrong);
-        // Only our own readers have to prove themselves.
+        // Other libraries are no proof of our own code, so only our own readers are checked.
         let own = self.readers().into_iter().filter(|who| !is_foreign(who));
         for who in own {
             let turn = self.turn(who, prepared)?;
@@ -364,7 +364,7 @@ impl Bench {
         }
     }
 
-    /// Finds out whether the program knows the option `index_dir`. An older one may not.
+    /// Finds out whether the program knows the option `index_dir`. Older programs may not.
     pub fn look_for_index_dir(&mut self) -> Result<()> {
         let source = self.scratch.path().join("empty");
         fs::create_dir_all(&source)?;
@@ -393,7 +393,8 @@ impl Bench {
         self.compare_by(prepared, job, bare, &mut pass, out)
     }
 
-    /// Does the same in another way: `pass` reads a file once and returns the figures.
+    /// Runs a job as [`Bench::compare`] does, with another way of reading: `pass` reads a file once and returns the
+    /// figures.
     pub fn compare_by(
         &self,
         prepared: &Prepared,
@@ -423,7 +424,7 @@ impl Bench {
                         who.passes[0].push(first);
                         who.passes[1].push(second);
                     }
-                    // Not each log can be read in each of their ways.
+                    // Other libraries cannot read every log.
                     Err(error) if is_foreign(who.name) => {
                         who.is_out = true;
                         out.note(format!("{}: {}: {error:#}", job.what, who.name));
@@ -452,7 +453,7 @@ impl Bench {
         }
     }
 
-    /// Prepares a contestant: the files are in the page cache, and what reads the log is fresh.
+    /// Prepares a contestant: reads the files into the page cache, and starts fresh readers of the log.
     fn turn(&self, who: &str, prepared: &Prepared) -> Result<Turn<'_>> {
         let mount = match who {
             NATIVE => {
@@ -497,7 +498,7 @@ impl Bench {
 struct Contestant {
     name: &'static str,
     passes: [Vec<Vec<f64>>; 2],
-    /// It could not read the file.
+    /// Whether it failed to read the file.
     is_out: bool,
 }
 
@@ -589,7 +590,7 @@ fn cache_size(options: &str) -> Option<&str> {
     options.find_map(|o| o.strip_prefix("cache_size="))
 }
 
-/// Reads a file once, so that no measurement includes the disk.
+/// Reads a file once, so that measurements do not include the disk.
 pub fn into_page_cache(path: &Path) -> io::Result<()> {
     io::copy(&mut File::open(path)?, &mut io::sink()).map(drop)
 }

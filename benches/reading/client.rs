@@ -66,15 +66,15 @@ impl Described {
 pub struct Timed {
     pub begun: f64,
     pub ended: f64,
-    /// How long the opening of the file took.
+    /// Seconds to open the file.
     pub open: f64,
     pub each: Vec<f64>,
-    /// The first element of the first read.
+    /// First element of the first read.
     pub first: Vec<f64>,
 }
 
 impl Timed {
-    /// From before the opening of the file to the end of the last read.
+    /// Seconds from before the opening of the file to the end of the last read.
     pub fn seconds(&self) -> f64 {
         self.ended - self.begun
     }
@@ -93,9 +93,10 @@ pub enum Way {
         program: PathBuf,
         options: String,
     },
-    /// With the Python package, as file objects.
+    /// As file objects, with the Python package.
     FileObject { options: String },
-    /// As arrays of numpy: with the Python package by so many threads, 0 for one on each core; or by the library of this name.
+    /// As arrays of numpy: by the Python package with this number of threads (0: one on each core), or by the library
+    /// of this name.
     Arrays {
         options: String,
         reader: &'static str,
@@ -132,7 +133,7 @@ pub struct Client {
     process: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Has not answered the last request yet.
+    /// Whether the answer to the last request is outstanding.
     busy: bool,
 }
 
@@ -173,7 +174,7 @@ impl Client {
         self.ask(&json!({"do": "time", "path": path, "reads": reads}))
     }
 
-    /// The same. The names of all datasets are asked for before the reads, as a part of the opening.
+    /// Times the reads as [`Client::time`] does. The opening includes a request for the names of all datasets.
     pub fn time_with_names(&mut self, path: &Path, reads: &[Read]) -> Result<Timed> {
         self.ask(&json!({"do": "time", "path": path, "reads": reads, "names": true}))
     }
@@ -227,7 +228,7 @@ impl Client {
         Ok(answer.wrong)
     }
 
-    /// Of h5py and libhdf5.
+    /// Versions of h5py and libhdf5.
     pub fn versions(&mut self) -> Result<String> {
         #[derive(Deserialize)]
         struct Answer {
@@ -253,13 +254,14 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may be waiting for a mount that does not answer.
+        // The process may be waiting for a mount that does not answer.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Clients that open files in the same way. Idle ones are kept, because starting one takes longer than most requests.
+/// Clients that open files in the same way. Idle clients are kept, because starting one takes longer than most
+/// requests.
 #[derive(Debug)]
 pub struct Clients {
     python: PathBuf,
@@ -276,7 +278,7 @@ impl Clients {
         }
     }
 
-    /// New clients of the same interpreter, which open files in another way.
+    /// New clients with the same interpreter, and another way to open files.
     pub fn with_way(&self, way: Way) -> Self {
         Clients::new(self.python.clone(), way)
     }

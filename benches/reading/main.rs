@@ -1,12 +1,12 @@
-//! Compares reading through the mount, with the file driver and with the Python package, with libhdf5 on the native file:
-//! `make bench`, or
+//! Compares three ways to read a log with libhdf5 on the native file: the mount, the file driver and the Python
+//! package: `make bench`, or
 //!
 //! ```text
 //! target/release/examples/bench_reading --help
 //! ```
 //!
-//! Other work disturbs the measurements. So native file and mount take turns within one run, and the
-//! result is the median of the ratios of each round. `benches/README.md` says how to read the figures.
+//! Other work disturbs the measurements. So native file and mount take turns within one run, and the result is the
+//! median of the ratios of each round. `benches/README.md` explains the figures.
 
 mod bare;
 mod bench;
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether all went well.
+/// Runs the command. Returns whether everything succeeded.
 fn run(arguments: Arguments) -> Result<bool> {
     let size = Size {
         scale: arguments.scale,
@@ -220,7 +220,7 @@ fn plugins(driver: &Path, scratch: &Scratch) -> Result<Option<PathBuf>> {
     Ok(Some(plugins))
 }
 
-/// Which of the modules that the workloads `arrays` and `adios` compare with are there.
+/// The modules that the interpreter has, among those of the workloads `arrays` and `adios`.
 fn modules(python: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for module in ["hidefix", "zarr", "zarrs", work::adios::MODULE] {
@@ -254,7 +254,7 @@ fn usual_python() -> PathBuf {
     promised.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python"))
 }
 
-/// A file in the directory of programs. Cargo puts examples into a subdirectory of that.
+/// A file in the directory of programs. Cargo puts examples into a subdirectory of it.
 fn built_with_this(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let dir = own.parent().and_then(Path::parent);

@@ -32,10 +32,10 @@ pub enum Goal {
 #[derive(Debug, Serialize)]
 pub struct Row {
     pub what: String,
-    /// For example `mounted`, or the bare daemon.
+    /// Name of the contestant, such as `mounted`.
     pub contestant: &'static str,
     pub unit: Unit,
-    /// The figures of the native file, or of whatever else the contestant is compared with.
+    /// Figures of the native file, or of another contestant that stands in its place.
     pub native: Option<Samples>,
     pub measured: Samples,
     /// Native ÷ measured, round by round. Above 1 the contestant is faster.
@@ -45,7 +45,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// `None` without a single round.
+    /// A row from the samples of a contestant; `None` without a single round.
     pub fn new(
         what: impl Into<String>,
         contestant: &'static str,
@@ -120,7 +120,7 @@ impl Outcome {
         });
     }
 
-    /// Adds nothing if there was no round.
+    /// Adds a row, if there was a round.
     pub fn row(&mut self, row: Option<Row>) {
         self.rows.extend(row);
     }

@@ -12,7 +12,7 @@ use mpi::traits::*;
 use super::report::{FlushReport, FlushRow, Spread};
 use super::{Bench, Random, Result};
 
-/// One way to write the same elements to a file. All calls but `take` are collective.
+/// A way to write elements to a file. All calls but `take` are collective.
 trait Contestant {
     /// Creates a file for `total` elements of all ranks.
     fn open(&mut self, bench: &Bench, name: &str, total: u64) -> Result<()>;
@@ -23,7 +23,7 @@ trait Contestant {
     fn close(&mut self) -> Result<()>;
 }
 
-/// Names and makers, the yardsticks first.
+/// Names and makers of the contestants, the yardsticks first.
 fn contestants(size: usize) -> Vec<(&'static str, Box<dyn Contestant>)> {
     let writer = |change: fn(&mut Options), lent| -> Box<dyn Contestant> {
         let mut options = Options {
@@ -52,7 +52,7 @@ fn contestants(size: usize) -> Vec<(&'static str, Box<dyn Contestant>)> {
     vec![
         ("MPI_File_write_at_all", raw(true)),
         ("pwrite", posix),
-        // The distance of the yardstick from itself shows how reliable the figures are.
+        // The difference between two runs of the yardstick shows how reliable the figures are.
         ("MPI_File_write_at_all again", raw(true)),
         ("MPI_File_write_at", raw(false)),
         ("writer", writer(|_| (), false)),
@@ -84,8 +84,8 @@ struct Times {
 }
 
 impl Times {
-    /// The median is the time of an undisturbed flush. The few flushes that waited for a processor would
-    /// dominate a sum.
+    /// The time of an undisturbed flush: the median. In a sum, the few flushes that waited for a processor would
+    /// dominate.
     fn flush(&self) -> f64 {
         Spread::of(self.flush.iter().copied()).median
     }
@@ -131,8 +131,8 @@ pub fn measure(bench: &Bench, size: usize) -> Result<FlushReport> {
     })
 }
 
-/// Runs some contestants flush by flush, in a new order each time, so that a short disturbance hits all
-/// of them. The first flush is not timed, because its buffers have no memory yet.
+/// Runs contestants flush by flush, in a new order each time, so that a short disturbance hits all of them. The first
+/// flush is not timed, because its buffers have no memory yet.
 fn in_turn(
     bench: &Bench,
     contestants: &mut [(&'static str, Box<dyn Contestant>)],
@@ -170,7 +170,7 @@ fn in_turn(
 
 struct Logged {
     options: Options,
-    /// The data are not copied.
+    /// Whether the data are lent to the writer, not copied.
     lent: bool,
     open: Option<(Writer, Dataset)>,
 }
@@ -214,7 +214,7 @@ impl Contestant for Logged {
 
 /// MPI-IO from one contiguous buffer on each rank.
 struct Raw {
-    /// Write with collective calls.
+    /// Whether to write with collective calls.
     collective: bool,
     buffer: Vec<f64>,
     open: Option<ffi::MPI_File>,
@@ -285,7 +285,7 @@ fn good(code: c_int) -> Result<()> {
     }
 }
 
-/// Each rank writes to the same file by itself.
+/// Independent writes of each rank to the same file.
 struct Posix {
     buffer: Vec<f64>,
     open: Option<File>,

@@ -1,4 +1,4 @@
-//! The flushes of a job while others follow its log.
+//! The flushes of a job whose log others follow.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,10 +13,10 @@ const FOLLOWERS: [usize; 3] = [0, 1, 32];
 /// Elements of each rank in a flush: 1 MiB.
 const ROW: u64 = (1 << 20) / 8;
 const FLUSHES: u64 = 40;
-/// What a job computes between two flushes.
+/// Time between two flushes, for the computation of a job.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Followers, which end with this.
+/// Processes that follow a log. They end on drop.
 struct Followers(Vec<Child>);
 
 impl Followers {
@@ -62,7 +62,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<FollowersRow>> {
     Ok(FOLLOWERS.iter().zip(&times).map(row).collect())
 }
 
-/// The program that follows: it is built with this one, which is an example.
+/// The program that follows. Cargo builds it together with this example.
 fn program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let built = own
@@ -76,7 +76,7 @@ fn program() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The seconds of each flush of a job, from the first rank's begin to the last rank's end.
+/// Seconds of each flush of a job. A flush lasts from the start of the first rank to the end of the last rank.
 fn job(bench: &Bench, program: &Path, followers: usize) -> Result<Vec<f64>> {
     let options = Options {
         fsync: Fsync::None,

@@ -1,5 +1,5 @@
-//! The cost of scattered selections. The workload is that of a climate model: its ranks own thousands of
-//! small pieces of each variable, in the same few patterns for all variables and all times.
+//! The cost of scattered selections. The workload resembles a climate model: its ranks own thousands of small pieces of
+//! each variable, in the same few patterns for all variables and all times.
 
 use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Writer};
 
@@ -19,8 +19,8 @@ struct Decomposition {
     elements: usize,
 }
 
-/// As in the output of an atmosphere model: most variables are flat, some have levels, and a few have
-/// another pattern.
+/// The decompositions of an atmosphere model: most variables are flat, some have levels, and a few have another
+/// pattern.
 fn decompositions(bench: &Bench) -> Vec<Decomposition> {
     vec![
         Decomposition::new(bench, 320, 1500, 1),

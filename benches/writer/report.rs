@@ -51,7 +51,7 @@ pub struct FlushReport {
     pub rows: Vec<FlushRow>,
 }
 
-/// Ratios are those of bandwidths. Above 1 the contestant is faster than the yardstick.
+/// Ratios of bandwidths. Above 1 the contestant is faster than the yardstick.
 #[derive(Serialize)]
 pub struct FlushRow {
     pub name: &'static str,
@@ -66,11 +66,11 @@ pub struct FlushRow {
 #[derive(Serialize)]
 pub struct SmallRow {
     pub name: &'static str,
-    /// Of processor time.
+    /// Rate in processor time.
     pub per_busy_second: Spread,
-    /// Of processor time, with a buffer that has no memory yet.
+    /// Rate in processor time, with a buffer that has no memory yet.
     pub per_busy_second_first: Spread,
-    /// Of elapsed time. Ranks may share processors.
+    /// Rate in elapsed time. Ranks may share processors.
     pub per_second: Spread,
     pub per_second_with_flush: Spread,
 }

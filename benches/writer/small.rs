@@ -57,7 +57,7 @@ struct Times {
 }
 
 pub fn measure(bench: &Bench) -> Result<Vec<SmallRow>> {
-    // For the limit, and then for each kind: with a fresh buffer, and with a used one.
+    // Times of the limit, and then of each kind: with a fresh buffer, and with a used one.
     let mut times = vec![vec![[Times::default(); 2]; bench.rounds as usize]; KINDS.len() + 1];
     bench.in_rounds(KINDS.len() + 1, |round, who| {
         let found = match who.checked_sub(1) {

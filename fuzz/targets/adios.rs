@@ -1,4 +1,4 @@
-//! The metadata of directories of ADIOS2, and blocks with operators.
+//! Fuzz targets for the metadata of ADIOS2 directories, and for blocks with operators.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use h5logfs_adios::tree::Summary;
 use super::Seeds;
 use super::input::{Input, Output};
 
-/// Steps that are read of an input.
+/// Largest number of steps read from an input.
 const MOST_STEPS: usize = 16;
 
-/// The longest block that is decoded.
+/// Bytes of the longest block that is decoded.
 const MOST_BYTES: u32 = 1 << 20;
 
-/// `md.idx`, `md.0`, and `mmd.0`, which BP4 has not.
+/// Reads a directory. `bytes` holds `md.idx`, `md.0` and, for BP5, `mmd.0`.
 pub fn directory(bytes: &[u8]) {
     let (index, rest) = Input(bytes).two_parts();
     let (metadata, formats) = Input(rest).two_parts();
@@ -61,12 +61,12 @@ pub fn directory(bytes: &[u8]) {
     }
 }
 
-/// Some bytes are not there.
+/// Whether the bytes at a place are missing. The target pretends that long files are cut off.
 fn is_missing(place: &Place) -> bool {
     place.end().is_none_or(|end| end > 1 << 12)
 }
 
-/// What holds for each step.
+/// Checks the rules that every step keeps.
 fn check(step: &Step) {
     let mut names = HashSet::new();
     for variable in &step.variables {
@@ -87,7 +87,7 @@ fn check(step: &Step) {
     }
 }
 
-/// The number of bytes of a block, and what an operator made of it.
+/// Decodes a block with an operator. `bytes` holds the length of the block, and its stored bytes.
 pub fn operator(bytes: &[u8]) {
     let mut input = Input(bytes);
     let len = input.u32() % (MOST_BYTES + 1);

@@ -85,7 +85,7 @@ pub struct Edit {
 enum Change {
     Bytes(Vec<u8>),
     Flip(u8),
-    /// From another offset, so many bytes.
+    /// Copies bytes from another offset: the offset, and the number of bytes.
     Copy(u32, u8),
     /// The end of the file.
     Cut,
@@ -137,7 +137,7 @@ impl Edit {
         self.apply_in(file, 0..len, at.unwrap_or(0));
     }
 
-    /// Applies the edit within a range of a file, at the offset `at` of the range. A cut removes everything behind it.
+    /// Applies the edit within a range of a file, at the offset `at` of the range. A cut removes everything after it.
     fn apply_in(&self, file: &mut Vec<u8>, range: Range<usize>, at: usize) {
         if let Change::Cut = self.change {
             file.truncate(range.start + at);

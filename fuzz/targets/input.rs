@@ -4,7 +4,7 @@
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
-    /// At most `len` bytes.
+    /// Takes at most `len` bytes.
     pub fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;

@@ -13,22 +13,23 @@ use super::Target;
 use super::samples::SAMPLES;
 use super::test_dir::MEMORY;
 
-/// What a run may take besides its reservations: its input, the files and snapshots that it makes, and what it compares.
+/// Memory that a run may take without a reservation, for its input, the files and snapshots that it makes, and the data
+/// that it compares.
 const SLACK: u64 = 16 << 20;
-/// The largest piece that may be allocated: the largest budget of a run, and what the work may take besides.
+/// Largest allocation: the largest budget of a run, and a margin for everything else.
 const LARGEST: usize = 2 * MEMORY as usize + (64 << 20);
 
-/// The system's allocator. It counts bytes, and has none for a piece that no budget of a measured run allows.
+/// The system's allocator. It counts bytes, and refuses allocations that no budget of a measured run allows.
 pub struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// A run is measured. Tests of the same program may take what they like.
+/// Whether a run is measured. Other tests in the same program have no limit.
 static MEASURES: AtomicBool = AtomicBool::new(false);
-/// The largest piece that was asked for.
+/// Size of the largest requested allocation.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a new piece where `allocate` gets one.
+/// Counts an allocation if `allocate` succeeds.
 fn counted(bytes: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     ASKED.fetch_max(bytes, Relaxed);
     if bytes > LARGEST && MEASURES.load(Relaxed) {
@@ -41,7 +42,8 @@ fn counted(bytes: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     piece
 }
 
-// SAFETY: the system's allocator does the work, with what the caller passes. Counting neither allocates nor panics.
+// SAFETY: the system's allocator does the work, with the arguments of the caller. Counting neither allocates nor
+// panics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -82,12 +84,12 @@ pub fn task(bytes: u64) -> Task {
     task
 }
 
-/// What the budget of `task` has reserved counts for this run.
+/// Adds the reservations of `task` to those of this run.
 pub fn count(task: &Task) {
     TASKS.with_borrow_mut(|tasks| tasks.push(task.clone()));
 }
 
-/// Runs `work`, and checks that what was allocated meanwhile was reserved. No other thread may be at work.
+/// Runs `work`, and checks that all memory allocated during it was reserved. No other thread may be at work.
 pub fn measured<T>(work: impl FnOnce() -> T) -> T {
     TASKS.with_borrow_mut(Vec::clear);
     let before = IN_USE.load(Relaxed);
@@ -109,7 +111,7 @@ pub fn measured<T>(work: impl FnOnce() -> T) -> T {
 
 /// Runs a target, and checks its memory.
 pub fn run(target: &Target, bytes: &[u8]) {
-    // They are made once, in the first run.
+    // The samples are made once, in the first run.
     LazyLock::force(&SAMPLES);
     measured(|| (target.run)(bytes));
 }

@@ -1,22 +1,22 @@
-//! The bodies of the fuzz targets. Each takes bytes from the fuzzer. It panics if the library panics, or if something
-//! does not hold that always must. They use only public items. [`memory::run`] runs one and checks that all memory that
-//! it took was reserved.
+//! The bodies of the fuzz targets. A target takes bytes from the fuzzer. It panics if the library panics, or if the
+//! library breaks a rule of the table below. Targets use only public items. [`memory::run`] runs a target and checks
+//! that it reserved all memory that it took.
 //!
-//! | target | input | what must hold, besides that nothing panics |
+//! | target | input | rule, besides the absence of panics |
 //! |---|---|---|
 //! | `logvol`, `classic`, `netcdf_log` | the tables of a log, and where its data lie | the index finds the same record for each element as a pass through all records; a saved index gives the same answers |
-//! | `netcdf_header` | the front of a netCDF file | bytes behind the header change nothing; the file can be presented, or is refused |
-//! | `snapshot` | the outcome of a scan from another process | it is the same after it was written and read again; if it is accepted, it can be read everywhere |
-//! | `saved_index` | an index from the disk | it is the same after it was saved again |
-//! | `stored_item` | damage to an item of the store | a read gives the item that was stored, or nothing |
+//! | `netcdf_header` | the front of a netCDF file | bytes after the header change nothing; the file can be presented, or is refused |
+//! | `snapshot` | the outcome of a scan from another process | writing and reading it changes nothing; an accepted snapshot can be read everywhere |
+//! | `saved_index` | an index from the disk | saving it again changes nothing |
+//! | `stored_item` | damage to an item of the store | a read gives the stored item, or nothing |
 //! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same definitions, or the same image |
-//! | `unflushed` | bytes behind the last flush of a log | the extents that are found share no bytes, and their data match the checksums |
-//! | `parts` | the configuration of an HDF5 file in subfiles, and the first of them | a snapshot that is made passes its checks, and can be read |
-//! | `bp4`, `bp5` | the metadata of a directory of ADIOS2 | a variable that is read alone is what it is among all; numbers of blocks fit each other; no path is shown twice |
-//! | `operator` | a block of ADIOS2 with an operator | what is decoded has no byte that was there before |
-//! | `pipeline` | a chunk that went through filters | it has the bytes of its elements, wherever it is decoded to |
-//! | `plain` | an HDF5 file | if it is certainly no log, it is so with more bytes behind it |
-//! | `objects` | an HDF5 file, as it is, and with right checksums | what is found by its name is in the list of all |
+//! | `unflushed` | bytes after the last flush of a log | the extents that are found share no bytes, and their data match the checksums |
+//! | `parts` | the configuration of an HDF5 file in subfiles, and the first subfile | a resulting snapshot passes its checks, and can be read |
+//! | `bp4`, `bp5` | the metadata of a directory of ADIOS2 | a variable has the same content alone and among all others; numbers of blocks fit each other; no path is shown twice |
+//! | `operator` | a block of ADIOS2 with an operator | the decoded block keeps no byte of the buffer's earlier content |
+//! | `pipeline` | a chunk that went through filters | the decoded chunk has the bytes of its elements, in any buffer |
+//! | `plain` | an HDF5 file | a file that is certainly no log is none with more bytes after it, either |
+//! | `objects` | an HDF5 file, as it is, and with right checksums | an object found by its name is in the list of all objects |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
 //!
 //! The parts of a file that libhdf5 reads are not fuzzed: libhdf5 is not trusted and runs in a process of its own. Here

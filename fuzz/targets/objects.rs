@@ -8,24 +8,25 @@ use h5logfs_objects::{Layout, Link, LinkTarget, Objects};
 
 use super::Seeds;
 
-/// The most objects of a file that are looked at.
+/// Largest number of objects of a file that are examined.
 const MOST_OBJECTS: usize = 64;
-/// The most links and attributes of an object that are looked up by name.
+/// Largest number of links and attributes of an object that are looked up by name.
 const MOST_NAMES: usize = 16;
 
-/// Bytes in which each block has the checksum that it needs, wherever it is read. Otherwise nearly all changes end there.
+/// Bytes in which each block gets a correct checksum when it is read. Without it, nearly all changes of the fuzzer
+/// would end at a checksum.
 struct Mended<'a>(&'a [u8]);
 
 impl Mended<'_> {
-    /// Blocks that end with their checksums.
+    /// Signatures of blocks that end with their checksums.
     const SIGNATURES: [&'static [u8; 4]; 8] = [
         b"\x89HDF", b"OHDR", b"OCHK", b"BTHD", b"BTLF", b"BTIN", b"FRHP", b"FHIB",
     ];
-    /// Shorter reads are no whole blocks.
+    /// Bytes of the shortest block. Shorter reads are no whole blocks.
     const SHORTEST: usize = 14;
 
-    /// Where a direct block of a fractal heap has its checksum: behind its offset in the heap, as long as the header of the heap
-    /// says.
+    /// Offset of the checksum in a direct block of a fractal heap. It follows the block's offset in the heap, whose
+    /// length the header of the heap gives.
     fn checksum_in_front(&self, block: &[u8]) -> Option<usize> {
         const SIZE_AT: usize = 128;
         let (front, rest) = block.split_first_chunk::<13>()?;
@@ -65,7 +66,7 @@ pub fn run(bytes: &[u8]) {
     walk(Mended(bytes));
 }
 
-/// Looks at the objects of a file. Returns whether all could be read.
+/// Examines the objects of a file. Returns whether all could be read.
 fn walk(bytes: impl HeaderBytes) -> bool {
     let Ok(objects) = Objects::open(bytes) else {
         return false;
@@ -90,7 +91,7 @@ fn walk(bytes: impl HeaderBytes) -> bool {
     all
 }
 
-/// The links of an object. A link that is found by its name is one of them.
+/// Reads the links of an object, and checks that each link found by its name is one of them.
 fn links<B: HeaderBytes>(objects: &Objects<B>, object: u64) -> Vec<Link> {
     let links = objects.links(object).unwrap_or_default();
     for link in links.iter().take(MOST_NAMES) {
@@ -102,7 +103,7 @@ fn links<B: HeaderBytes>(objects: &Objects<B>, object: u64) -> Vec<Link> {
     links
 }
 
-/// Whether all attributes of an object can be read. One that is found by its name is one of them.
+/// Whether all attributes of an object can be read. Checks that each attribute found by its name is one of them.
 fn attributes<B: HeaderBytes>(objects: &Objects<B>, object: u64) -> bool {
     let Ok(all) = objects.attributes(object) else {
         return false;

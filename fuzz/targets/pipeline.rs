@@ -10,7 +10,7 @@ const MOST_BYTES: u32 = 1 << 20;
 const MOST_FILTERS: u8 = 3;
 const VALUES: usize = 4;
 
-/// The size of a chunk, its filters, and what they made of it.
+/// Decodes a chunk. `bytes` holds the size of the chunk, its filters, and its stored form.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let raw = u64::from(input.u32() % (MOST_BYTES + 1));
@@ -54,7 +54,8 @@ pub fn seeds() -> Seeds {
         let stored = filters::compress(&elements, &pipeline).unwrap();
         seed(elements.len() as u64, &with_values, &stored)
     };
-    // Of libhdf5: pairs behind a reference, runs of zeros, blocks of all kinds, planes of bytes in scanlines that are filled up.
+    // Streams of libhdf5: pairs after a reference, runs of zeros, blocks of all kinds, planes of bytes in padded
+    // scanlines.
     let szip: [(&str, u64, [u32; VALUES], &[u8]); 3] = [
         (
             "pairs",

@@ -7,7 +7,7 @@ use h5logfs_view::View;
 
 /// The longest view that is read as a whole.
 const WHOLE: u64 = 256 << 10;
-/// How many bytes are read at each place of a longer one.
+/// Number of bytes read at each place of a longer range.
 const SOME: u64 = 16 << 10;
 /// Lengths of consecutive reads.
 const PIECES: [usize; 5] = [4096, 1, 777, 65536, 13];

@@ -16,12 +16,12 @@ use h5logfs_view::index::store::{FileState, Store, StoreEntry, StoreKey};
 use super::memory;
 use super::test_dir::{MEMORY, TestDir};
 
-/// The largest dataset whose elements are compared, and the most steps for that.
+/// Number of elements of the largest dataset that is compared. The next one is the largest number of steps for it.
 const MOST_ELEMENTS: u64 = 1024;
 const MOST_STEPS: usize = 1 << 16;
 /// The directory of the store.
 pub const STORE: &str = "store";
-/// The most lines of an answer.
+/// Largest number of lines of an answer.
 const MOST_ANSWERS: usize = 1 << 9;
 
 /// Reads the tables, and checks the records and the index of each dataset.
@@ -37,7 +37,7 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
     };
     table.bytes();
     let selections = Selections::default();
-    // One for all: to make directories takes longer than the rest.
+    // All datasets share one store, because making directories takes longer than everything else.
     let store: LazyCell<_> = LazyCell::new(|| {
         let test_dir = TestDir::new();
         (empty_store(&test_dir), test_dir)
@@ -65,7 +65,7 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
     }
 }
 
-/// The records of a list, in words.
+/// The records of a list as text.
 fn told(records: &RecordList) -> impl Iterator<Item = String> {
     records.map(|record| format!("{record:?}"))
 }
@@ -110,7 +110,7 @@ fn whole(dims: &[u64]) -> Bounds {
     }
 }
 
-/// Which record each element comes from, and which of its elements that is.
+/// The owner of each element: the stored bytes of a record, and the index of the element there.
 struct Canvas<'a> {
     dims: &'a [u64],
     owners: Vec<Option<(StoredBytes, u64)>>,
@@ -127,7 +127,7 @@ impl<'a> Canvas<'a> {
         })
     }
 
-    /// Adds a record that is older than all added so far.
+    /// Adds a record that is older than all records added so far.
     fn add_all(&mut self, record: &Record<'_>, all: &Bounds) -> ControlFlow<()> {
         self.step()?;
         // `visit_back` is only for records that overlap.
@@ -169,7 +169,7 @@ impl<'a> Canvas<'a> {
     }
 }
 
-/// What an index says of a part of a dataset, up to [`MOST_ANSWERS`] lines.
+/// The answer of an index about a part of a dataset, in up to [`MOST_ANSWERS`] lines.
 pub fn answers(index: &DatasetIndex, query: &Bounds) -> Vec<String> {
     let mut answer: Vec<String> = index.diagnostics().iter().map(|d| d.to_string()).collect();
     let _ = index.visit_back(query, |record| {
@@ -214,7 +214,7 @@ pub fn empty_store(test_dir: &TestDir) -> StoreEntry {
 
 /// Checks that a saved index gives the same answers after it was loaded.
 pub fn check_saved(index: &DatasetIndex, inputs: IndexInputs<'_>, entry: &StoreEntry) {
-    // More than any index of a target takes, so that it is always saved.
+    // The budget is larger than any index of a target, so that every index is saved.
     let task = &memory::task(2 * MEMORY);
     index.save(task, entry, inputs);
     let loaded = DatasetIndex::load(task, entry, inputs, &Selections::default());

@@ -1,4 +1,4 @@
-//! What ranks have written behind the last flush of a log.
+//! Fuzz target for the data that ranks have written after the last flush of a log.
 
 use h5logfs_log::logvol::extent::{ExtentHeader, Proof, crc32, data_sum};
 use h5logfs_log::logvol::loose::{Wanted, find};
@@ -13,7 +13,7 @@ const WANTED: Wanted = Wanted {
     data: true,
 };
 
-/// The most extents that are looked for.
+/// Largest number of extents looked for.
 const MOST: usize = 1000;
 
 pub fn run(bytes: &[u8]) {
@@ -36,7 +36,7 @@ pub fn run(bytes: &[u8]) {
     assert!(found.rest <= file.len());
 }
 
-/// Extents of two ranks, the second with a dataset that no journal knows. Between them is a part of an extent.
+/// Extents of two ranks, with a part of an extent between them. The second has a dataset that no journal knows.
 pub fn seeds() -> Seeds {
     let mut bytes = Vec::new();
     put(&mut bytes, 0, 0, b"four");

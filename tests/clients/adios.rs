@@ -1,5 +1,5 @@
-//! ADIOS2 directories read by HDF5 programs: those of the corpus, those of random programs compared with ADIOS2's own
-//! reader, and those being written.
+//! ADIOS2 directories read by HDF5 programs: directories of the corpus, directories of random programs, compared with
+//! ADIOS2's own reader, and directories that are being written.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use crate::common::driver::Driver;
 use crate::common::readers::{Python, project, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// Compares what a Python reads in a directory with the expected files of the corpus.
+/// Compares a Python's view of a directory with the expected files of the corpus.
 fn compare(python: &Python, shown: &Path) {
     let corpus = project().join("tests/corpus-adios");
     let files = fs::read_dir(&corpus)

@@ -1,5 +1,5 @@
-//! The reading benchmark at its smallest: each workload runs, reads the right data, notices wrong data, and leaves
-//! nothing behind. Times are not checked.
+//! The reading benchmark at its smallest scale. Each workload runs, reads the right data, notices wrong data, and
+//! leaves nothing behind. Times are not checked.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use crate::common::mpirun::program;
 use crate::common::readers::{Python, said, whole_corpus};
 use crate::common::{PROGRAM, User, can_mount, wait_until};
 
-/// The benchmark with its own directory; none where it cannot run.
+/// The benchmark with its own directory; `None` where it cannot run.
 fn bench(dir: &TempDir) -> Option<Command> {
     if !can_mount(User::Caller) {
         return None;
@@ -67,7 +67,7 @@ fn every_workload_runs_and_reads_what_was_generated() {
     }
 }
 
-/// Figures exist and are numbers; contents were compared wherever the log is not merely listed.
+/// Checks that figures exist and are numbers. Contents must have been compared, unless the workload only lists the log.
 fn check(workload: &Value) {
     assert_eq!(workload["failed"], Value::Null, "{workload}");
     if workload["skipped"] != Value::Null {
@@ -82,7 +82,7 @@ fn check(workload: &Value) {
     for row in rows {
         assert!(row["measured"]["median"].as_f64().unwrap() > 0.0, "{row}");
     }
-    // Workloads on one log compare it once.
+    // Several workloads use the same log, which is compared once.
     const NOT_COMPARED: [&str; 5] = ["hyperslabs", "columns", "readers", "listing", "known"];
     let name = workload["name"].as_str().unwrap();
     let expected = !NOT_COMPARED.contains(&name);
@@ -93,7 +93,7 @@ fn check(workload: &Value) {
     );
 }
 
-/// By a decoder made from the format page alone, for logs of one flush.
+/// The decoder is made from the format page alone, and reads logs of one flush.
 #[test]
 fn generated_logs_are_logs() {
     let dir = TempDir::new().unwrap();
@@ -118,7 +118,7 @@ fn generated_logs_are_logs() {
         decoder.args([&log, &plain]);
     }
     let flags = succeed(&mut decoder);
-    // Plain, MUL, MUL|ENC, REF in both, REC in all of them.
+    // Plain entries, MUL and MUL|ENC, the last two also with REF, and all of them with REC.
     for kind in ["00:", "01:", "05:", "15:", "21:", "25:", "31:", "35:"] {
         assert!(flags.contains(kind), "no entry {kind} in {flags}");
     }
@@ -131,7 +131,7 @@ fn succeed(command: &mut Command) -> String {
     said(&output)
 }
 
-/// One byte of each native file is changed secretly.
+/// The test changes one byte of each native file secretly.
 #[test]
 fn contents_that_differ_are_reported() {
     let (dir, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());

@@ -192,7 +192,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The programs. `None`, after printing what is missing, without h5py.
+    /// The programs. `None` without h5py, after printing what is missing.
     pub fn new() -> Option<Self> {
         let (old, new) = (Python::old()?, Python::new()?);
         Some(Loaded {

@@ -252,7 +252,7 @@ fn what_is_missing_is_told_and_never_made_up() {
         if losses.is_empty() {
             return Err(format!("{}: inspect has nothing to tell", case.name));
         }
-        // Of 20 counted entries the first 12 are complete.
+        // The header counts 20 entries, of which the first 12 are complete.
         let says_so = |text: &String| text.contains(" 8 are missing");
         if case.name.starts_with("cutmeta") && !losses.iter().any(says_so) {
             return Err(format!(
@@ -275,7 +275,7 @@ fn what_is_missing_is_told_and_never_made_up() {
     });
 }
 
-/// Readers see what is missing in the mount and in an export; nothing else differs.
+/// An attribute tells readers which data are missing, in the mount and in an export. Nothing else differs.
 #[test]
 fn what_is_missing_is_told_by_an_attribute() {
     if !can_mount(User::Caller) {
@@ -297,7 +297,7 @@ fn what_is_missing_is_told_by_an_attribute() {
             let exported = export(&dir.path().join(&below), &["-o", &option]);
             assert!(exported == fs::read(view).unwrap(), "{option}");
         }
-        // To netCDF-C and xarray, and to tools of both generations of libhdf5.
+        // The attribute is the same for netCDF-C and xarray, and for tools of both generations of libhdf5.
         let code = "
 import h5py, netCDF4, sys, xarray
 name = '_h5logfs_incomplete'
@@ -319,7 +319,7 @@ for path in sys.argv[1:]:
         assert_eq!(told.lines().count(), 4, "{told}");
         assert!(header(&shown).contains(":_h5logfs_incomplete = \"Data"));
         assert!(!header(&without).contains("_h5logfs_incomplete"));
-        // To netCDF, the same file except for the attribute.
+        // netCDF sees the same file except for the attribute.
         let copy = out.path().join(&case.name);
         fs::copy(&shown, &copy).unwrap();
         let delete = "

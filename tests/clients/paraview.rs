@@ -1,4 +1,4 @@
-//! ParaView's readers: those of VTK, which have their own HDF5 and netCDF.
+//! The readers of ParaView. They belong to VTK, which has its own HDF5 and netCDF.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use crate::common::connector::Connector;
 use crate::common::readers::{Python, corpus, project, said};
 use crate::common::{Mounted, User, can_mount};
 
-/// A file of VTK's own kind written by the connector, an ADIOS2 series behind an XDMF description, and a log of a
-/// netCDF program.
+/// The files are one of VTK's own kind written by the connector, an ADIOS2 series with an XDMF description, and a log
+/// of a netCDF program.
 #[test]
 #[ignore = "needs VTK, which is large"]
 fn the_readers_of_vtk_find_what_h5py_finds() {

@@ -69,7 +69,7 @@ pub fn die_in(place: &mut Place, victim: usize, death: Death, subfiles: u32, opt
     if death == Death::Network && Mpi::of_build().is_mpich() {
         end_behind_network(nodes, victim, &ranks);
     }
-    // Without the network, processes behind it end by themselves.
+    // Processes that have lost the network end by themselves.
     wait_until("all ranks are gone", || {
         ranks.iter().all(|rank| rank.has_ended())
     });
@@ -106,7 +106,7 @@ pub fn die_in(place: &mut Place, victim: usize, death: Death, subfiles: u32, opt
     assert_eq!(pattern.shown(&python, true), shown);
 }
 
-/// With MPICH, processes on other nodes end with mpirun, but those behind the network live on.
+/// With MPICH, processes on other nodes end with mpirun, but processes without a network live on.
 fn end_behind_network(nodes: &Nodes, victim: usize, ranks: &[Rank]) {
     let is_behind = |rank: &&Rank| nodes.has(victim, rank.pid);
     let (behind, others): (Vec<&Rank>, _) = ranks.iter().partition(is_behind);

@@ -13,7 +13,7 @@ fn the_disk_of_a_node_is_read_only_or_full() {
     let Some(disk) = Disk::new().filter(|_| can_mount(User::Caller)) else {
         return;
     };
-    // Nodes see what was mounted before.
+    // Nodes see only file systems mounted before.
     let Some(nodes) = Nodes::new(2) else {
         return;
     };

@@ -78,7 +78,7 @@ fn readers_see_whole_flushes() {
     }
 }
 
-/// How another node takes over a log.
+/// Ways in which another node takes over a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Recover,
@@ -103,7 +103,7 @@ fn taken_up(next: Next) {
         let mut pattern = Pattern::start_in(places, place, 1_000_000, subfiles, &options);
         let mut ranks = pattern.victim.ranks();
         while pattern.acknowledged() < 30 {
-            // On the next job's node, and here.
+            // The command runs on the next job's node, and here.
             let mut inspect = gluster.nodes().on(1, PROGRAM);
             let _ = inspect.arg("inspect").arg(pattern.places().log()).output();
             let _ = pattern.places().h5logfs("inspect");
@@ -227,7 +227,7 @@ fn nodes_of_the_job_see_all_flushes() {
     }
 }
 
-/// A client caches writes for a while, so only what the servers have survives it.
+/// A client caches writes for a while, so only data on the servers survive its death.
 const KEPT: &[&str] = &["checksums", "fsync"];
 
 #[test]

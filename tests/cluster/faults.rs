@@ -1,4 +1,4 @@
-//! Faults under a job on several nodes: all that `tests/writer` has on one.
+//! Faults under a job on several nodes: all faults that `tests/writer` tests on one node.
 
 use crate::common::jobs::faults;
 

@@ -1,5 +1,5 @@
-//! A network that fails and returns, loses packets, or is slow. MPI over TCP resends what was lost, so the job waits
-//! and continues, and its log is unaffected.
+//! A network that fails and returns, loses packets, or is slow. MPI over TCP resends lost data, so the job waits and
+//! continues, and its log is unaffected.
 
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,7 @@ const SLOW: [&str; 8] = [
 /// The rate in bytes.
 const BYTES: f64 = 12_500.0;
 
-/// A job that flushes until it is told to end.
+/// A job that flushes until it is asked to end.
 struct Flushing {
     place: Place,
     pattern: Pattern,

@@ -19,7 +19,7 @@ use crate::common::nodes::{Nodes, Place};
 use crate::common::readers::Python;
 use crate::common::{PROGRAM, User, can_mount};
 
-/// How the readers of a test open the log.
+/// Ways in which the readers of a test open the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Mount,
@@ -176,7 +176,7 @@ fn follow(nodes: u32, readers: usize, way: Way, least: u64, pause: Duration) {
     let wrote = start.elapsed();
     tell("stop");
     let seen: Vec<Seen> = all.iter_mut().map(Reader::wait).collect();
-    // That of the close is among them.
+    // The acknowledged flushes include the one of the close.
     let flushes = pattern.acknowledged();
     assert!(seen.iter().all(|seen| seen.last == flushes));
     let opens: u64 = seen.iter().map(|seen| seen.opens).sum();
@@ -299,8 +299,8 @@ impl NodeMount<'_> {
     }
 }
 
-/// Readers with an open log cost the disk nothing. Those that look for a new flush cost some calls, whose number does
-/// not grow with that of subfiles.
+/// Readers with an open log cost the disk nothing. Readers that look for a new flush cost some calls. The number of
+/// calls does not grow with the number of subfiles.
 #[test]
 #[ignore = "takes long: make test-cluster"]
 fn readers_ask_the_disk_for_little() {
@@ -317,7 +317,7 @@ fn readers_ask_the_disk_for_little() {
         "{}",
         pattern.victim.job.said()
     );
-    // It flushes no more, but may at any time.
+    // The job does not flush any more, but readers cannot know that.
     pattern.victim.job.stop(&program("writer-pattern"));
     let nodes = place.nodes();
     let mount = NodeMount::new(nodes, 0, pattern.places().logs.path());

@@ -116,7 +116,7 @@ fn what_ranks_have_cut_off_does_not_come_back() {
     assert_eq!(python.run(code, &[&log]).trim(), format!("{wanted:?}"));
 }
 
-/// A resubmitted job truncates what the first attempt left.
+/// A resubmitted job truncates the file of the first attempt.
 #[test]
 fn what_a_killed_job_left_is_kept_beside_a_new_file() {
     let connector = Connector::new();
@@ -471,8 +471,8 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
-/// Reads a dataset for each input line, and prints whether the content is right: each row has its number and that of
-/// the dataset.
+/// Reads a dataset for each input line, and prints whether the content is right: each row holds its own number and the
+/// dataset's.
 const HOLD: &str = "
 import sys
 import h5py, numpy as np

@@ -1,4 +1,4 @@
-//! Programs that never flush, and are killed: the connector has flushed for them.
+//! Programs that never flush, and are killed. The connector has flushed for them.
 
 use std::path::Path;
 use std::process::Command;
@@ -84,7 +84,7 @@ if sys.argv[2] == 'before':
     file.create_group('later')
 os._exit(0)
 ";
-    // Each call flushes what was there before it.
+    // Each call flushes the data written before it.
     let python = python.with_variables(connector.used_as("h5logfs flush_every=0.000001"));
     let mut found = Vec::new();
     for when in ["never", "now", "before"] {
@@ -92,7 +92,7 @@ os._exit(0)
         python.run(code, &[&log, when.as_ref()]);
         let unclosed = inspected(&log)["unclosed"].clone();
         let flush = unclosed["flush"].as_u64().unwrap();
-        // The field is there if it differs.
+        // The field is there if the numbers differ.
         let asked = unclosed["asked"].as_u64().unwrap_or(flush);
         found.push((asked > 0, flush - asked));
         let recover = Command::new(PROGRAM).arg("recover").arg(&log).output();
@@ -127,7 +127,7 @@ fn said_by_journal(log: &Path) -> Vec<Value> {
     lines
 }
 
-/// A clock that never strikes leaves no trace on disk.
+/// A log is the same with an interval that never passes as without one.
 #[test]
 fn without_an_automatic_flush_the_log_is_what_it_was() {
     let Some(python) = Python::new() else {
@@ -164,7 +164,7 @@ os._exit(0)
         .filter_map(|line| line.get("commit"))
         .collect();
     assert_eq!(commits.len(), 2);
-    // Earlier versions did not know this word.
+    // Earlier versions do not know the field `asked`.
     assert!(commits.iter().all(|commit| commit.get("asked").is_none()));
     let end = commits[1]["ends"][0].as_u64().unwrap();
     assert!(
@@ -173,7 +173,7 @@ os._exit(0)
     );
 }
 
-/// What goes to disk before the first flush is not safe. A program that looks at the error stack finds this out once.
+/// Data on disk are not safe before the first flush. A program that looks at the error stack finds this out once.
 #[test]
 fn a_program_that_has_never_flushed_is_warned_when_it_spills() {
     let Some(python) = Python::new() else {
@@ -228,7 +228,7 @@ for number in range(4):
     assert_eq!(told("flushed.h5", "yes"), [""; 4]);
 }
 
-/// The program has not requested the flush, so no call of it fails. The data is flushed later.
+/// The program has not requested the flush, so none of its calls fails. The data are flushed later.
 #[test]
 fn a_flush_that_fails_is_no_failure_of_the_call() {
     let Some(python) = Python::new() else {

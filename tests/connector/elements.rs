@@ -1,4 +1,4 @@
-//! What a program is told about written and unwritten elements.
+//! The answers of the connector about written and unwritten elements.
 
 use crate::common::connector::Connector;
 

@@ -72,7 +72,7 @@ fn wait_for_end(running: &mut Running) {
     running.victim.job.wait_for_killed();
 }
 
-/// After any end of the ranks, old enough data is there.
+/// Old data survive any end of the ranks.
 #[test]
 fn ranks_that_come_to_any_end_lose_little() {
     let dir = tempfile::tempdir().unwrap();

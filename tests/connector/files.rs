@@ -42,7 +42,7 @@ assert h5py.File('a.h5')['x'][0] == 7
 ");
 }
 
-/// They are outside of its header, if the file's format allows that.
+/// Many attributes are stored outside of the object's header, if the file's format allows that.
 #[test]
 fn very_many_attributes_of_an_object_are_listed_in_their_order() {
     run("

@@ -1,5 +1,5 @@
-//! Programs that fork while they write a log. The log belongs to the process that opened it: whatever a child does to
-//! it is refused, and the child's end changes no byte. The program is `tests/c/connector/forks.c`.
+//! Programs that fork while they write a log. The log belongs to the process that opened it. All calls of a child are
+//! refused, and the child's end changes no byte. The program is `tests/c/connector/forks.c`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,11 +13,11 @@ use crate::common::twice::by_ranks;
 
 /// Options of the connector.
 const OPTIONS: [&str; 4] = ["", "settle=yes", "subfiles=2", "fsync=flush"];
-/// How the program opens the file.
+/// Ways in which the program opens the file.
 const HOW: [&str; 3] = ["new", "append", "idle"];
-/// When the child continues.
+/// Times at which the child continues.
 const WHEN: [&str; 3] = ["first", "after", "later"];
-/// What the child does.
+/// Actions of the child.
 pub const WHAT: [&str; 11] = [
     "exit",
     "exec",
@@ -32,7 +32,7 @@ pub const WHAT: [&str; 11] = [
     "clone",
 ];
 
-/// All possible combinations: a settled file is no log when it is reopened.
+/// All possible combinations. A settled file cannot be reopened, because it is no log.
 fn cases() -> Vec<[&'static str; 4]> {
     let mut cases = Vec::new();
     for options in OPTIONS {
@@ -66,7 +66,7 @@ fn a_child_changes_nothing() {
     }
 }
 
-/// A rank's children are no ranks.
+/// Children of a rank are no ranks.
 #[test]
 fn a_child_of_ranks_changes_nothing() {
     let Some(hdf5) = Hdf5::find() else {
@@ -90,7 +90,7 @@ fn a_child_of_ranks_changes_nothing() {
     }
 }
 
-/// The child of a killed program ends later, normally.
+/// The child ends normally, after its parent was killed.
 #[test]
 fn a_child_that_outlives_a_killed_program_leaves_what_was_flushed() {
     let Some(hdf5) = Hdf5::find() else {
@@ -106,7 +106,7 @@ fn a_child_that_outlives_a_killed_program_leaves_what_was_flushed() {
         for what in ["exit", "close", "write"] {
             let mut command = Command::new(hdf5.compiled("connector", "forks"));
             command.envs(connector.used());
-            // The output ends with the last process.
+            // The output ends when the last process does.
             let output = command.arg(&file).args([how, "killed", what]).output();
             assert_eq!(output.unwrap().status.code(), None);
             succeed(Command::new(PROGRAM).arg("recover").arg(&file));
@@ -122,8 +122,8 @@ with h5py.File(sys.argv[1], 'r') as f:
     assert (f['x'][:] == ord('x') * np.arange(1000)).all()
 ";
 
-/// h5py: a child of `os.fork` that ends by `sys.exit`, one of `multiprocessing`, and one that continues with what it
-/// has inherited.
+/// Programs of h5py: a child of `os.fork` that ends by `sys.exit`, a child of `multiprocessing`, and a child that goes
+/// on with the objects of its parent.
 const PYTHON: &str = "
 import multiprocessing, os, sys
 import h5py, numpy as np

@@ -87,7 +87,7 @@ fn a_log_with_other_files_stays_until_it_is_deleted() {
         };
         assert_eq!(told.len(), 5, "{told:?}");
         assert!(told[3].contains("is part of it"), "{told:?}");
-        // For a link, only the link is deleted; a log is deleted completely.
+        // A delete of a link deletes only the link. A delete of a log deletes all its files.
         assert!(told[4].ends_with(" delete gone"), "{told:?}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -118,7 +118,7 @@ fn a_log_that_is_not_closed_stays_until_it_is_deleted() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// As with native files, an open file is not truncated.
+/// An open file is not truncated, as in native HDF5.
 #[test]
 fn a_log_that_is_open_is_not_replaced() {
     let connector = Connector::new();

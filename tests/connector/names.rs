@@ -230,7 +230,7 @@ os._exit(0)
             assert_eq!(found.ok().as_deref(), Some(name), "{what}");
         }
     }
-    // In place of a journal it is in the way.
+    // A file with the name of the journal is in the way.
     let dir = tempfile::tempdir().unwrap();
     run(&python, closed, dir.path());
     let journal = dir.path().join("run.h5.h5logfs-journal");
@@ -249,7 +249,7 @@ os._exit(0)
     assert_eq!(fs::read_to_string(journal).unwrap(), "notes");
 }
 
-/// As natively, where a file is overwritten and not replaced.
+/// A truncated file keeps its rights, as natively, where the file is overwritten and not replaced.
 #[test]
 fn a_truncated_file_keeps_what_users_may_do_with_it() {
     let connector = Connector::new();

@@ -21,7 +21,7 @@ fn used(plugins: &Path) -> Option<String> {
     Some(succeed(&mut command))
 }
 
-/// A directory in which files are created in this order, which is also that of their names.
+/// A directory in which files are created in this order, which is also the order of their names.
 fn directory(plugins: &[&Path]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for plugin in plugins {

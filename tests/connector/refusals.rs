@@ -1,4 +1,4 @@
-//! Refusals to several ranks, and failures on one of them: all are told, none waits, and the log continues.
+//! Refusals to several ranks, and failures on one of them. All ranks get the error, none waits, and the log continues.
 
 use std::fs;
 

@@ -56,7 +56,7 @@ fn make(connector: &Connector, options: &str, path: &Path, hindrance: &str) -> O
     made_by(PROGRAM, connector, options, path, [hindrance, "all"])
 }
 
-/// Runs the program with `program` in place of h5logfs. `objects`: `all`, or only those of logs that a program closes
+/// Runs the program with `program` in place of h5logfs. `objects`: `all`, or only objects of logs that a program closes
 /// by itself.
 fn made_by(
     program: &str,
@@ -253,7 +253,7 @@ fn the_file_of_several_ranks_is_settled() {
         let mut mpirun = Mpi::of_build().run(ranks, &hdf5.compiled("connector", "flushes"));
         mpirun
             .args([path.as_path(), dir.path()])
-            // They close the file once.
+            // The programs close the file once.
             .args(["7", "7"])
             .envs(connector.used_as("h5logfs settle=yes"));
         Job::launch(mpirun).succeed();

@@ -1,5 +1,5 @@
-//! What each version of HDF5 sees in files with each use of the plug-ins: even where a site has set
-//! `HDF5_PLUGIN_PATH` for everybody, or options are wrong. No program crashes.
+//! The view of each version of HDF5, with each use of the plug-ins. Some of the uses are wrong: a site has set
+//! `HDF5_PLUGIN_PATH` for everybody, or options are invalid. No program crashes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,8 +16,8 @@ use crate::common::pnetcdf;
 use crate::common::readers::{Python, said};
 use crate::common::unclosed::Log;
 
-/// Other libhdf5, separated by colons, for [`others`]. Not 1.12, which fails to start if a named connector cannot be
-/// loaded.
+/// Variable with other libhdf5 libraries for [`others`], separated by colons. HDF5 1.12 cannot be one of them: it fails
+/// to start if a named connector cannot be loaded.
 const OTHERS: &str = "H5LOGFS_TEST_HDF5_LIBRARIES";
 
 /// Files, and a program's view of each.
@@ -43,7 +43,7 @@ const FOUND: Seen = [
     PLAIN[5],
     PLAIN[6],
 ];
-/// The view by the plug-in that is asked first.
+/// The view if the plug-in that libhdf5 asks first shows the logs.
 const SHOWN: Seen = [
     FOUND[0],
     FOUND[1],
@@ -56,7 +56,7 @@ const SHOWN: Seen = [
         "its journal lost.h5.h5logfs-journal is not there",
     ),
 ];
-/// The driver does not know this option.
+/// The view if the driver gets an unknown option.
 const REFUSED: Seen = {
     let mut seen = PLAIN;
     let mut at = 0;
@@ -84,7 +84,7 @@ const WAYS: [(Variables, &Seen); 7] = [
     (&[("HDF5_VOL_CONNECTOR", "h5logfs bufer=1M")], &SHOWN),
 ];
 
-/// The files of [`Seen`].
+/// Makes the files of [`Seen`].
 fn files(python: &Python) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -104,7 +104,7 @@ with h5py.File(sys.argv[1], 'w') as file:
     dir
 }
 
-/// A libhdf5, and the program that opens files with it.
+/// A libhdf5, and the program that opens files with this library.
 struct Host {
     python: Python,
     library: PathBuf,
@@ -127,7 +127,7 @@ impl Host {
     fn open(&self, way: &str, variables: &[(&'static str, OsString)]) -> (String, Vec<String>) {
         let names = PLAIN.map(|(name, _)| self.dir.path().join(name));
         let mut command = self.python.tool("opened.py");
-        // Libraries in wheels find their neighbours by this.
+        // Libraries in wheels find their neighbours by this variable.
         command.env("LD_LIBRARY_PATH", self.library.parent().unwrap());
         command.envs(variables.iter().cloned()).arg(way);
         let output = command.arg(&self.library).args(names).output().unwrap();
@@ -158,7 +158,7 @@ impl Host {
         );
     }
 
-    /// All cells of the table for this library.
+    /// Checks all cells of the table for this library.
     fn check(&self) {
         let connector = Connector::new();
         for (further, seen) in WAYS {
@@ -206,7 +206,7 @@ impl Host {
         }
     }
 
-    /// Whether it is parallel HDF5.
+    /// Whether the library is parallel HDF5.
     fn is_parallel(&self) -> bool {
         let bytes = fs::read(&self.library).unwrap();
         let name = b"H5Pset_fapl_mpio\0";
@@ -245,13 +245,13 @@ fn of_netcdf4() {
     check(Python::new().map(|python| python.library_of("netCDF4")));
 }
 
-/// 1.10.
+/// Debian's HDF5 1.10.
 #[test]
 fn of_debian() {
     check(Python::old().map(|python| python.library_of("h5py")));
 }
 
-/// 1.14, with MPI.
+/// HDF5 1.14, with MPI.
 #[test]
 fn of_parallel_programs() {
     check(Hdf5::find().map(Hdf5::library));

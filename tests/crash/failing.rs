@@ -1,5 +1,5 @@
-//! Calls of the system that fail: in each run another request to the file system, once, or that one and all that follow. The program
-//! may fail, too, and what it had acknowledged is there afterwards.
+//! System calls that fail. In each run another request to the file system fails, either once or with all requests after
+//! it. The program may fail, too. All data that it had acknowledged are there afterwards.
 
 use super::common::amount::part;
 use super::common::element::ANOTHER;
@@ -11,7 +11,7 @@ use super::scenario::{Kind, NAME, SILENT, Stage, alone};
 use super::{SOURCE, can_mount};
 use crate::common::User;
 
-/// Of so many runs, a short test does one.
+/// Number of parts of the runs. A short test does one part.
 const PARTS: usize = 32;
 
 /// Lets each request of `act` fail in one run after `prepare`.

@@ -52,7 +52,7 @@ pub enum Operation {
     Sync {
         inode: u64,
     },
-    /// A program reports what it does or has done.
+    /// A program reports an action, before or after it.
     Say(String),
 }
 
@@ -335,7 +335,7 @@ impl History {
 }
 
 impl History {
-    /// An operation in words.
+    /// A description of an operation.
     pub fn describe(&self, at: usize) -> String {
         let mut names = BTreeMap::from([(ROOT, ".".to_owned())]);
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();

@@ -1,4 +1,4 @@
-//! The crash states that are tried: all of a kind, or a random choice.
+//! The crash states that a test tries: all states of a kind, or a random choice.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,14 +11,14 @@ use super::history::{Disk, History, Item, Operation};
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;
 
-/// What a crash loses.
+/// The data that a crash loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
-    /// All processes are killed: nothing.
+    /// All processes are killed. Nothing is lost.
     Killed,
-    /// All processes are killed: the last write after its first bytes.
+    /// All processes are killed during the last write, of which only the first bytes are written.
     KilledWithin(usize),
-    /// Power failure: everything not synced.
+    /// Power failure. Everything not synced is lost.
     All,
     /// Everything not synced, except names.
     AllButNames,
@@ -140,7 +140,7 @@ pub fn all(history: &History, changes: &Changes, chances: u64, seed: u64) -> Vec
     images
 }
 
-/// The times before each operation: what was reported before is known.
+/// The numbers of operations before which a crash may come. Reports made before it are known.
 fn moments(history: &History) -> impl Iterator<Item = usize> {
     let is_said = |at: usize| matches!(history.0.get(at), Some(Operation::Say(_)));
     (0..=history.0.len()).filter(move |at| !is_said(*at))
@@ -157,7 +157,7 @@ pub fn some(mut images: Vec<Image>, most: usize, seed: u64) -> Vec<Image> {
     images
 }
 
-/// A set of what was seen.
+/// A set of hashes of things seen before.
 #[derive(Default)]
 pub struct Seen(BTreeSet<u64>);
 

@@ -76,7 +76,7 @@ pub enum Verdict {
     Aside,
 }
 
-/// A directory in memory if possible: commands sync what they write.
+/// A directory in memory if possible, because commands sync their files.
 fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -138,7 +138,7 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
     if case.work == Work::Writer && verdict == Verdict::Good {
         let (_dir, path) = copy();
         match case.append(&path, flush) {
-            // A damaged journal, or that of the replacing log, may have flushes.
+            // The journal may be damaged, or belong to the log that replaces this one. It may have flushes.
             Err(_) if !case.binds() => verdict = Verdict::ByHand,
             appended => appended.map_err(|e| format!("it is appended to: {e}"))?,
         }
@@ -173,7 +173,7 @@ impl Case<'_> {
         self.promise.binds(self.is_of_kill)
     }
 
-    /// Whether nothing reveals what was lost.
+    /// Whether lost data may go unnoticed.
     fn may_be_spoilt(&self, shown: &Found) -> bool {
         !self.is_exact && matches!(shown, Found::Nothing(_))
     }

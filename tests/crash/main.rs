@@ -34,7 +34,7 @@ use scenario::{Kind, NAME, SILENT, Stage, check};
 /// A log from which another file is made.
 const SOURCE: &str = "source.h5";
 
-/// How a job writes, and whether readers recognise lost elements.
+/// Options of a job, and whether readers recognise lost elements.
 const WAYS: [(&str, bool); 5] = [
     ("fsync=none", false),
     ("fsync=close", false),
@@ -232,8 +232,8 @@ fn a_second_process_that_was_forked() {
     });
 }
 
-/// Another process does not see that a job writes the log: it closes it, or continues it. Later operations of the
-/// first job are refused.
+/// Another process does not see that a job writes the log, and closes or continues it. Later operations of the first
+/// job are refused.
 #[test]
 fn a_second_process_that_does_not_see_the_lock() {
     in_ways("recover beside the job", |stage, options| {
@@ -351,7 +351,7 @@ fn logs_of_several_ranks() {
     );
 }
 
-/// Also without checksums, although a log then shows nothing at all.
+/// This holds without checksums as well, although a log then shows nothing at all.
 #[test]
 fn recover_tells_which_flushes_are_whole() {
     let dir = tempfile::tempdir().unwrap();
@@ -362,7 +362,7 @@ fn recover_tells_which_flushes_are_whole() {
         path.metadata().unwrap().len()
     });
     job.leave();
-    // Nothing of the last flush reached the disk, and only the size of the one before.
+    // Nothing of the last flush reached the disk. Of the previous one only the size did.
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(ends[1]).unwrap();
     file.set_len(ends[2]).unwrap();

@@ -1,4 +1,4 @@
-//! What a log must show after a crash, given what programs have been told.
+//! The content that a log must show after a crash, given the reports that programs have had.
 
 use super::common::element::ANOTHER;
 use super::history::{History, Operation};
@@ -8,23 +8,23 @@ use super::history::{History, Operation};
 /// | line | meaning |
 /// |---|---|
 /// | `make N` | a log is made that begins with flush N, beside or in place of an existing one |
-/// | `made` | it is made, and replaces what was there; a power failure may restore that until the next `synced` |
+/// | `made` | the log is made, and replaces the existing one; a power failure may restore the old one until the next `synced` |
 /// | `may N` | flush N has begun |
 /// | `kept N` | flush N is done: killed processes do not undo it |
-/// | `synced N` | nor does a power failure |
+/// | `synced N` | flush N is on the disk: a power failure does not undo it, either |
 /// | `risk` | from now on a program writes the log without syncing |
 /// | `drop N` | flushes after N are about to be dropped |
-/// | `dropped N` | they are dropped, whatever happens |
+/// | `dropped N` | the flushes after N are dropped, whatever happens |
 /// | `take` | unflushed data is about to be included |
 ///
-/// Flushes of a log that another one replaces count from 0 on, those of the other from [`ANOTHER`] on, and so on.
+/// Flushes of a log that another log replaces count from 0 on, those of the other log from [`ANOTHER`] on, and so on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Promise {
     logs: Vec<Log>,
     includes_unflushed: bool,
 }
 
-/// A log that may be there.
+/// A log that may exist after the crash.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Log {
     /// The first flush that killed processes cannot undo.
@@ -32,12 +32,12 @@ struct Log {
     /// The first flush that a power failure cannot undo.
     synced: Option<u64>,
     most: u64,
-    /// Another log has replaced it.
+    /// Whether another log has replaced it.
     is_replaced: bool,
 }
 
 impl Promise {
-    /// The promises at a time.
+    /// The promises at the time of operation `end`.
     pub fn at(history: &History, end: usize) -> Self {
         let mut promise = Promise::default();
         for done in &history.0[..end] {
@@ -57,7 +57,7 @@ impl Promise {
         }
         let logs = &mut self.logs;
         if what == "make" {
-            // A log to be replaced may be lost with the power: it has no name that a sync would hold.
+            // A power failure may lose a log that is being replaced, because no synced name leads to it.
             logs.iter_mut().for_each(|log| log.synced = None);
             return logs.push(Log {
                 kept: None,
@@ -101,7 +101,7 @@ impl Promise {
         logs.map(move |log| (if is_of_kill { log.kept } else { log.synced }, log.most))
     }
 
-    /// Whether unflushed data may be there, too.
+    /// Whether unflushed data may be shown as well.
     pub fn includes_unflushed(&self) -> bool {
         self.includes_unflushed
     }

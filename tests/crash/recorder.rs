@@ -79,7 +79,7 @@ impl Recorder {
         self.state.lock().unwrap().history.0.push(said);
     }
 
-    /// How many requests could have failed.
+    /// Number of requests that could have failed.
     pub fn asked(&self) -> usize {
         self.state.lock().unwrap().asked
     }
@@ -241,7 +241,7 @@ impl Served for Requests {
         let inode = state.place(from).ok_or(Refusal::NoEntry)?;
         match state.place(to) {
             Some(_) if !replaces => return Err(Refusal::Exists),
-            // As in POSIX: two names of one file stay.
+            // As in POSIX, two names of one file both stay.
             Some(there) if there == inode => return Ok(()),
             Some(there) => state.check_empty(there)?,
             None => {}

@@ -1,4 +1,4 @@
-//! Runs programs on recorded files, and judges the possible crash states.
+//! Runs programs on recorded files, and judges the possible states after a crash.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -21,7 +21,7 @@ use super::recorder::{Recorder, SAID};
 /// The log of a scenario.
 pub const NAME: &str = "log.h5";
 
-/// The file for unimportant reports of programs.
+/// The file for reports that do not matter.
 pub const SILENT: &str = "/dev/null";
 
 /// Properties of a scenario's log.
@@ -34,7 +34,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Judges what a crash has left of the log. `is_of_kill`: processes were killed, and the power was not lost.
+    /// Judges the state that a crash has left. `is_of_kill`: processes were killed, and the power was not lost.
     pub fn judge(
         self,
         disk: &Disk,
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// Where programs run.
+/// The place in which programs run.
 pub struct Stage<'a> {
     pub recorder: &'a Recorder,
     pub kind: Kind,
@@ -66,13 +66,13 @@ impl Stage<'_> {
         self.write_to(NAME, said.to_str().unwrap(), flush, options, steps);
     }
 
-    /// Runs it on a log with another name. Its reports go to a file.
+    /// Runs the program on a log with another name. Its reports go to the file `said`.
     pub fn write_to(&self, name: &str, said: &str, flush: u64, options: &str, steps: &str) {
         let path = self.recorder.join(name);
         run_writer(self.kind.ranks, &path, said, flush, options, steps);
     }
 
-    /// Runs the program, which may fail. Returns whether it has not. Fails with what it said where it was killed.
+    /// Runs the program, which may fail. Returns whether it succeeded. Fails with its output if it was killed.
     pub fn attempt(&self, flush: u64, options: &str, steps: &str) -> Result<bool, String> {
         let (path, said) = (self.recorder.join(NAME), self.recorder.join(SAID));
         let dir = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ impl Stage<'_> {
         ended(command.current_dir(self.recorder.path()).args(arguments))
     }
 
-    /// Runs it so that neither the program nor its children see locks of others.
+    /// Runs the program so that neither it nor its children see locks of others.
     pub fn write_unseen(&self, flush: u64, options: &str, steps: &str) {
         let (path, said) = (self.recorder.join(NAME), self.recorder.join(SAID));
         let said = said.to_str().unwrap();
@@ -109,7 +109,7 @@ impl Stage<'_> {
         assert!(history.is_held(history.0.len()), "{arguments:?}");
     }
 
-    /// Settles the log, and restores it. The names may be on disk or not.
+    /// Settles the log, and restores it. The new names may be on disk or not.
     pub fn settle_and_undo(&self) {
         self.run(&["settle", NAME]);
         self.run(&["settle", "--undo", NAME]);
@@ -175,7 +175,7 @@ fn writer(dir: &Path, path: &Path, said: &str, flush: u64, options: &str, steps:
     command
 }
 
-/// Lets a program end. Returns whether it has not failed.
+/// Waits for a program to end. Returns whether it succeeded.
 pub fn ended(command: &mut Command) -> Result<bool, String> {
     let output = command.output().unwrap();
     match output.status.signal() {
@@ -184,8 +184,8 @@ pub fn ended(command: &mut Command) -> Result<bool, String> {
     }
 }
 
-/// Keeps the other tests of this process waiting: a thread that starts programs would briefly hand them the locks of
-/// another one.
+/// Keeps the other tests of this process waiting. A thread that starts programs would briefly hand them the locks of
+/// another thread.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

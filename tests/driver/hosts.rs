@@ -28,7 +28,7 @@ fn reads(name: &str, logs: usize) {
     run(&stage, name, &[&stage.expected], logs);
 }
 
-/// A call whose first argument selects what the host does.
+/// Calls the host. The first argument selects what it does.
 #[track_caller]
 fn reads_in_a_way(name: &str, way: &str, logs: usize) {
     let stage = Stage::new();
@@ -79,7 +79,7 @@ fn a_host_closes_what_it_does_not_know() {
 #[test]
 fn a_host_closes_the_descriptors_of_open_logs() {
     let stage = Stage::new();
-    // Nothing is written into a directory of the host, either.
+    // The host's directory stays unchanged, too.
     let directory = stage.path().join("of the host");
     fs::create_dir(&directory).unwrap();
     for own in [&stage.expected, &directory] {

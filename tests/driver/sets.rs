@@ -1,5 +1,5 @@
-//! Random files of HDF5's subfiling driver, written by parallel HDF5: what that driver reads equals the content of
-//! the single file, and of arrays.
+//! Random files of HDF5's subfiling driver, written by parallel HDF5. The driver reads the same content as from the
+//! single file, and the same as arrays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Set {
         })
     }
 
-    /// What HDF5 reads with its driver, or of an ordinary file; the reason where it reads nothing.
+    /// Reads a file with HDF5's driver, or an ordinary file. The error is the reason why HDF5 reads nothing.
     fn read(&self, way: &str, path: &Path) -> Result<Vec<u8>, String> {
         let out = self.dir.path().join(format!("{way}.out"));
         let [path, to] = [path, &out].map(|path| path.to_str().unwrap());

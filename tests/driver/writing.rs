@@ -94,7 +94,7 @@ fn a_log_with_other_files_and_one_that_is_not_closed_stay_until_they_are_deleted
     let unclosed = Log::usual(&at("unclosed.h5"));
     let lost = Log::usual(&at("lost.h5"));
     fs::remove_file(lost.journal_path()).unwrap();
-    // Also through a link. Only the link is deleted.
+    // A delete through a link deletes only the link.
     let link = at("link.h5");
     std::os::unix::fs::symlink(at("sub.h5"), &link).unwrap();
     let files = [
@@ -126,14 +126,14 @@ fn a_log_with_other_files_and_one_that_is_not_closed_stay_until_they_are_deleted
         assert_eq!(file.exists(), !is_deleted);
         assert!(*file != link || at("sub.h5").exists());
     }
-    // Nothing remains of the deleted ones.
+    // Nothing remains of the deleted logs.
     for gone in [at("sub.h5.subfiles"), unclosed.journal_path()] {
         assert!(!gone.exists(), "{}", gone.display());
     }
     assert_eq!(files_of_netcdf(), before);
 }
 
-/// As with the default driver, an open file is not truncated.
+/// An open file is not truncated, as with the default driver.
 #[test]
 fn a_log_that_is_open_is_not_replaced() {
     let driver = Driver::new();

@@ -1,14 +1,15 @@
-//! The tests that come with HDF5, run through our plug-ins: `expected.txt` has what comes of them, natively, and in each way of
-//! using a plug-in. A result that is worse than there fails the test; a better one is told, so that the table is raised.
+//! Runs the tests that come with HDF5 through our plug-ins. `expected.txt` holds the expected results, natively and for
+//! each way of using a plug-in. A worse result fails the test. A better result is reported, so that the table can be
+//! updated.
 //!
-//! | module | what it is about |
+//! | module | contents |
 //! |---|---|
 //! | `table` | the table of expected results |
-//! | `report` | what a program prints, and how it ends |
-//! | `judge` | a table of our own, of all types and properties |
+//! | `report` | the output and the end of a program |
+//! | `judge` | a table of our own, for all types and properties |
 //!
 //! `make test-hdf5` builds the programs and sets `H5LOGFS_TEST_HDF5` to their directory, and `H5LOGFS_TEST_HDF5_2` to
-//! that of those with HDF5 2.2. Without them nothing is run.
+//! the directory of the programs with HDF5 2.2. Without these variables nothing runs.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -31,7 +32,7 @@ use common::once::shared_dir;
 use report::{End, Report};
 use table::Table;
 
-/// Limit of the processor time of all processes of a program: far above that of any program that ends.
+/// Limit of the processor time of all processes of a program. No program that ends comes near it.
 const MOST_CPU: Duration = Duration::from_secs(600);
 
 /// Prefix of a program with HDF5 2.2.

@@ -165,7 +165,7 @@ impl Arena {
         let daemon = Daemon::watch(self.mounted.daemon);
         let stop = AtomicBool::new(false);
         let (outcome, reads, opens) = thread::scope(|scope| {
-            // Also if the attack fails the test.
+            // The others stop even if the attack fails the test.
             let _stop = Stop(&stop);
             let reads = scope.spawn(|| BOB.act(|| victim.repeat(Victim::read, &stop)));
             let opens = scope.spawn(|| BOB.act(|| victim.repeat(Victim::open_new, &stop)));

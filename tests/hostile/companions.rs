@@ -26,7 +26,7 @@ const SUBFILED: &str = "subfile.log.h5";
 /// A broken log.
 const BROKEN: &str = "corpus/truncated.log.h5";
 
-/// A source in which all users may create files, and none may remove those of others.
+/// A source in which all users may create files, and none may remove the files of others.
 struct Shared {
     source: TempDir,
     dir: PathBuf,
@@ -269,7 +269,7 @@ fn links_to_files_of_the_same_user_are_not_applied() {
     assert!(reads_own_bytes(), "symbolic links");
 }
 
-/// In a directory without the sticky bit another user can replace BOB's log at any time.
+/// In a directory without the sticky bit, another user can replace BOB's log at any time.
 #[test]
 fn logs_that_change_places_with_those_of_another_user_are_never_read() {
     let Some(shared) = Shared::new() else { return };

@@ -1,5 +1,5 @@
-//! A private directory swaps places with an open one many thousand times a second. The mount must tell only what is
-//! true of the open one: neither names nor attributes in the private one may leak.
+//! A private directory swaps places with an open one many thousand times a second. The mount must show only the content
+//! of the open one. Neither names nor attributes in the private one may leak.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

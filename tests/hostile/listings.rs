@@ -106,7 +106,7 @@ fn list(name: &str, count: usize) {
     make(&arena, count, short_name);
     arena.attack_on_time(name, |attack| {
         attack.together(LISTERS, |_| {
-            // At least once, from the first name to the last.
+            // A listing completes at least once, from the first name to the last.
             let seen = names(&dir(&arena)).unwrap();
             assert_eq!(seen, count + 1);
             while !attack.is_over() {

@@ -1,5 +1,5 @@
-//! Small files whose numbers demand much memory. The daemon stays within its limit, and only the reader of such a
-//! file gets an error.
+//! Small files whose numbers demand much memory. The daemon stays within its limit, and only the reader of such a file
+//! gets an error.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -39,7 +39,7 @@ fn one_entry(flags: i32, body_len: u64) -> Vec<u8> {
     front.extend((size as i32).to_le_bytes());
     front.extend(0i32.to_le_bytes());
     front.extend(flags.to_le_bytes());
-    // Place of its data: nowhere.
+    // Place of the data: outside of the file.
     front.extend(0i64.to_le_bytes());
     front.extend(1i64.to_le_bytes());
     front
@@ -55,7 +55,7 @@ fn encoded_blocks(path: &Path, blocks: u64) {
 }
 
 fn xattr(file: &Path, name: &str) {
-    // Any answer or none is fine.
+    // The answer does not matter.
     let _ = rustix::fs::getxattr(file, name, &mut [0; 64]);
 }
 
@@ -115,7 +115,7 @@ fn blocks_under_many_names() {
     );
 }
 
-/// All are names of one dataset of 8.9 MB.
+/// All tables lie at the address of one dataset of 8.9 MB.
 #[test]
 fn tables_at_one_address() {
     let entries = 200_000u64;
@@ -214,14 +214,14 @@ fn large_records() {
     );
 }
 
-/// Open logs whose user blocks take all memory for views, and another user who opens one more.
+/// Open logs with user blocks that take all memory for views, and one more log of another user.
 #[test]
 fn large_user_blocks() {
     let Some(arena) = Arena::new() else {
         return;
     };
     let dir = arena.source(ALICE);
-    // From 64 MiB down to 1 KiB, so that they fill everything.
+    // User blocks of 64 MiB down to 1 KiB, so that they fill the memory completely.
     let names: Vec<String> = (0..59).map(|number| format!("block-{number}.h5")).collect();
     for (number, name) in names.iter().enumerate() {
         let file = raw::create_file(

@@ -64,7 +64,7 @@ fn broken_files_by_the_thousand() {
     });
 }
 
-/// A user's errors with another user's file leave room for those of the owner.
+/// A user's errors with another user's file leave room for the errors of the owner.
 #[test]
 fn the_damaged_file_of_another_user() {
     let Some(arena) = Arena::new() else {

@@ -1,5 +1,5 @@
-//! Root reads, changes and creates files in directories of other users, while these users replace the directories by
-//! links to those of third users.
+//! Root reads, changes and creates files in directories of other users. Meanwhile these users replace the directories
+//! by links to directories of third users.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -136,8 +136,8 @@ fn root_has_its_own_rights_again_after_the_log_of_another_user() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// A directory in that of the attacker, who repeatedly replaces it by a link to the victim's directory. `act` gets
-/// its name, and a path that leads to it in any case. Fails once `act` reports that the attacker has won.
+/// The attacker has a directory, and repeatedly replaces it by a link to the victim's directory. `act` gets its name,
+/// and a path that leads to it in any case. Fails once `act` reports that the attacker has won.
 fn races(what: &str, attacker: &Path, victim: &Path, mut act: impl FnMut(&Path, &Path) -> bool) {
     let run = attacker.join("run");
     let (own_run, spare) = (attacker.join("own"), attacker.join("spare"));

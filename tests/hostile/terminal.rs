@@ -26,7 +26,7 @@ fn run(arguments: &[&str], file: &Path, more: &[&Path]) -> Output {
     command.env("RUST_LOG", "debug").output().unwrap()
 }
 
-/// Both outputs, which must contain nothing that a terminal obeys.
+/// Both outputs. They must contain no control sequences for terminals.
 fn text(output: &Output) -> String {
     let text = [output.stdout.as_slice(), &output.stderr].concat();
     let text = String::from_utf8(text).unwrap();

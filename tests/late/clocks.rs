@@ -39,7 +39,7 @@ fn grows(ahead: i64) {
             [by_catalog, by_mount(), by_driver()] == [Some(flush); 3]
         });
     }
-    // Times are those of the server.
+    // Times come from the server.
     let modified = place.path().metadata().unwrap().modified().unwrap();
     let now = SystemTime::now();
     let difference = match modified.duration_since(now) {

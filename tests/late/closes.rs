@@ -1,4 +1,4 @@
-//! A log that is closed while readers on another node open it: they see a whole flush, or all of the closed log.
+//! A log that is closed while readers on another node open it. Readers see a whole flush, or all of the closed log.
 
 use std::io::Read;
 
@@ -7,11 +7,11 @@ use h5logfs_view::ChunkId;
 
 use super::*;
 
-/// What readers see of a log that is closed meanwhile, on the first node.
+/// The view of readers while the first node closes the log.
 fn read_while_closed(number: u64, mode: Mode, options: &Options) -> Seen {
     let ranks = match mode {
         Mode::AnyTime => 1 + (number % 2) as usize,
-        // Another node's writes may be late for the one that closes the log.
+        // The node that closes the log may see the writes of another node late.
         Mode::CloseToOpen => 1,
     };
     let place = Place::new(ranks + 1, mode, number);
@@ -70,8 +70,8 @@ fn a_close_is_seen_wholly_where_anything_may_be_late() {
     whole_closes(Mode::AnyTime);
 }
 
-/// Repeatedly opens a log on another node than the one that has just closed it, until that succeeds. Returns the
-/// number of failures.
+/// Opens a log repeatedly on another node than the one that has just closed it, until this succeeds. Returns the number
+/// of failures.
 fn append_while_closed(number: u64, mode: Mode) -> u64 {
     let place = Place::new(2, mode, number);
     let options = options(number);
@@ -109,7 +109,7 @@ fn a_log_that_another_node_closed_is_opened_again_with_all_it_has() {
     }
 }
 
-/// This shows that the seals protect readers.
+/// The test shows that the seals protect readers.
 #[test]
 fn without_checksums_a_closed_log_may_show_what_was_never_written() {
     if !can_mount(User::Caller) {
@@ -132,7 +132,7 @@ fn without_checksums_a_closed_log_may_show_what_was_never_written() {
     assert!(mixed > 0);
 }
 
-/// Where the bytes of row `flush` lie in the log file.
+/// Offset of row `flush` in the log file.
 fn place_of(path: &Path, flush: u64) -> u64 {
     let bytes = std::fs::read(path).unwrap();
     let wanted: Vec<u8> = (0..WIDTH)
@@ -149,11 +149,11 @@ fn turn(path: &Path, at: u64) {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x55], at).unwrap();
-    // Late data arrives without a change of the time.
+    // Late data arrive without a change of the file's time.
     file.set_modified(modified).unwrap();
 }
 
-/// All ways to the elements of a closed log verify them.
+/// All ways to the elements of a closed log compare them with their checksums.
 #[test]
 fn mounts_the_driver_and_commands_refuse_data_that_do_not_match() {
     if !can_mount(User::Caller) {
@@ -209,13 +209,13 @@ fn mounts_the_driver_and_commands_refuse_data_that_do_not_match() {
         !output.status.success() && said.contains(NO_MATCH),
         "{said}"
     );
-    // The bytes have arrived.
+    // This restores the bytes, as if they had arrived.
     turn(&path, at);
     assert_eq!(row(2), Ok(true));
     assert_eq!(shown(log.view(), 1).unwrap(), Some(3));
 }
 
-/// An incomplete table would hide entries, or give them other selections.
+/// An incomplete table would hide entries, or give entries other selections.
 #[test]
 fn a_table_that_does_not_match_is_not_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Logs on file systems that show other nodes' writes late, and in another order: a job on some nodes, readers on
-//! another one. A reader sees a whole flush or an older one, but none older than what it has seen. The ranks of most
+//! Logs on file systems that show other nodes' writes late, and in another order. A job runs on some nodes, readers on
+//! another one. A reader sees a whole flush or an older one, but never goes back to an older one. The ranks of most
 //! jobs are threads (`rows`, `team`); `readers` also has jobs of `mpirun`, and reader programs.
 //!
 //! `H5LOGFS_TEST_CASES` is the number of random jobs.
@@ -48,7 +48,7 @@ const NAME: &str = "log.h5";
 /// Text of the error for data that is not there yet.
 const NO_MATCH: &str = "do not match their checksum";
 
-/// A file system of several nodes. The last one is that of readers.
+/// A file system of several nodes. Readers run on the last one.
 struct Place {
     cluster: Arc<Mutex<Cluster>>,
     nodes: Vec<Node>,
@@ -64,7 +64,7 @@ impl Place {
         }
     }
 
-    /// The log's path for each of `ranks` ranks, one on each node except that of readers.
+    /// The log's path for each of `ranks` ranks. Each rank has a node of its own. No rank runs on the readers' node.
     fn paths(&self, ranks: usize) -> Vec<PathBuf> {
         let writers = &self.nodes[..self.nodes.len() - 1];
         let writers = writers.iter().cycle().take(ranks);
@@ -100,7 +100,7 @@ fn open_with(path: &Path, settings: &Settings) -> Result<Arc<View>> {
     View::open(&dir, snapshot, Arc::new(budget), None)
 }
 
-/// The flush that a reader sees; `None` where elements are not those of one flush. Fails where something is
+/// The flush that a reader sees; `None` where the elements do not all belong to one flush. Fails where something is
 /// unreadable.
 type Shown = Result<Option<u64>>;
 
@@ -167,7 +167,7 @@ impl Seen {
     }
 }
 
-/// How a job writes, by its number.
+/// Options of job `number`.
 fn options(number: u64) -> Options {
     Options {
         checksums: true,
@@ -184,7 +184,7 @@ fn options(number: u64) -> Options {
     }
 }
 
-/// How readers open the log of a job: all data verified, the newest, or none.
+/// Settings of readers for job `number`: all data verified, the newest data only, or none.
 fn settings(number: u64) -> Settings {
     let all = Settings::default();
     let compared = [all.compared, 20_000, 0][number as usize % 3];
@@ -306,7 +306,7 @@ fn data_that_are_late_are_an_error_until_they_come() {
             views.push(view);
         }
         place.settle();
-        // Views open meanwhile show what they could not show before.
+        // Views opened earlier can read what they could not read before.
         for view in &views {
             let flush = shown(view, 1).unwrap();
             assert_eq!(flush, Some(view.snapshot().flushes));
@@ -323,7 +323,7 @@ fn bytes_read() -> u64 {
     read.unwrap().parse().unwrap()
 }
 
-/// A scan verifies only the flushes that the one before has not seen.
+/// A scan verifies only the flushes that the previous scan has not seen.
 #[test]
 fn what_a_daemon_has_seen_is_not_compared_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -374,7 +374,7 @@ fn what_a_daemon_has_seen_is_not_compared_again() {
     job.flush(Course::default());
     let again = read();
     assert!(again < usual + data(5), "{again}, usually {usual}");
-    // Nothing is known of another journal's flushes.
+    // The catalog knows nothing of another journal's flushes.
     drop(job);
     let copy = dir.path().join("copy.h5");
     std::fs::copy(&path, &copy).unwrap();

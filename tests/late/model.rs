@@ -15,14 +15,14 @@ use super::common::served::{Answer, Attributes, Found, ROOT, Refusal};
 
 pub const PAGE: u64 = 4096;
 
-/// When a node sees the writes of others.
+/// Times at which a node sees the writes of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Like NFS: an open shows everything that has reached the server, and the server has everything that a node has
     /// synced or closed. Any item may also arrive at any other time.
     CloseToOpen,
-    /// Weaker file systems: a reader may see any item at any time. The nodes of a job see each other's writes at
-    /// once: otherwise no rank could open what another one has just created.
+    /// Weaker file systems: a reader may see any item at any time. The nodes of a job see each other's writes at once.
+    /// Otherwise no rank could open a file that another one has just created.
     AnyTime,
 }
 
@@ -80,7 +80,7 @@ struct Inode {
     removed_by: Option<usize>,
 }
 
-/// The file system. Nodes count from 1; 0 is the server. The last node is that of readers.
+/// The file system. Nodes count from 1; 0 is the server. Readers run on the last node.
 #[derive(Debug)]
 pub struct Cluster {
     mode: Mode,
@@ -91,7 +91,7 @@ pub struct Cluster {
     next: u64,
     /// Free file numbers, for reuse.
     free: BTreeSet<u64>,
-    /// How often each node has lost its open files.
+    /// Number of times that each node has lost its open files.
     lost: Vec<u64>,
     /// The files that a node must look up before it can use them.
     forgotten: BTreeSet<(usize, u64)>,

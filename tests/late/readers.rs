@@ -105,7 +105,7 @@ fn mpirun_writes(mode: Mode, seed: u64, subfiles: u32, looks: usize, closes: boo
     let mut last = acknowledged;
     if !closes {
         last = open(&place.path()).unwrap().snapshot().flushes;
-        // It may have been about to return from one more flush.
+        // The job may have been about to return from one more flush.
         let is_right = last == acknowledged || last == acknowledged + 1;
         assert!(is_right, "{last} after {acknowledged}");
     }

@@ -1,4 +1,4 @@
-//! A file server that does not know any more what its clients have open: it has started anew, or was away for a while.
+//! A file server that no longer knows the open files of its clients. It has restarted, or was away for a while.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -263,7 +263,7 @@ fn flushes_of_a_job_on_two_nodes_fail_and_can_be_repeated() {
         let Some(nodes) = readers::two_nodes(&place, dir.path()) else {
             return;
         };
-        // What readers see.
+        // The readers' view of the directory.
         let bound = Bound::new(place.reader(), dir.path());
         let mut run = Run::start(&nodes, "server-of-a-node", dir.path());
         run.at("fill");

@@ -1,5 +1,5 @@
-//! What crashes leave of a log: a closed file beside a stale journal, a close or an append that reached the disk in
-//! part, the torn end of a journal. No complete flush is lost, nothing else is shown, and no state is a dead end.
+//! Logs after crashes: a closed file beside a stale journal, a partly written close or append, a torn end of the
+//! journal. No complete flush is lost, nothing else is shown, and the user can go on from every state.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -96,7 +96,7 @@ fn try_snapshot(path: &Path) -> Result<Snapshot> {
     scan(ScanRequest::alone(&dir, &name, &Settings::default()))
 }
 
-/// The flush that an unclosed log shows, or `None`, and the extent of the first dataset.
+/// The flush that an unclosed log shows, if any, and the extent of the first dataset.
 fn shown(path: &Path) -> (Option<u64>, Vec<u64>) {
     let snapshot = try_snapshot(path).unwrap();
     assert!(!snapshot.has_losses(), "{:?}", snapshot.diagnostics);
@@ -136,7 +136,7 @@ fn append(path: &Path) -> std::result::Result<LogWriter, String> {
     Ok(LogWriter::new(Ranks::one(), files, options))
 }
 
-/// Flushes only a new extent of the first dataset.
+/// Flushes a new extent of the first dataset and nothing else.
 fn flush(writer: &mut LogWriter, dims: &[u64]) {
     let extent = Line::Define(Definition::Extent {
         dataset: 0,
@@ -158,7 +158,7 @@ fn a_closed_log_wins_over_any_journal_of_an_earlier_time() {
     let cut = |len: usize| place.journal[..len].to_vec();
     let mut journals: Vec<Vec<u8>> = place.line_ends().into_iter().map(cut).collect();
     journals.extend([0, 20, place.journal.len() - 5].map(cut));
-    // An append that is only partly on disk.
+    // An append of which only a part is on disk.
     fs::write(place.path(), &place.closed).unwrap();
     drop(append(&place.path()).unwrap());
     let begun = fs::read(path_of(&place.path())).unwrap();
@@ -170,7 +170,7 @@ fn a_closed_log_wins_over_any_journal_of_an_earlier_time() {
     for (number, journal) in journals.iter().enumerate() {
         place.put(&place.closed, journal);
         assert_eq!(shown(&place.path()), (None, vec![8]), "{number}");
-        // It does not hinder the next job, which continues at the end of the closed log.
+        // The state does not hinder the next job, which continues at the end of the closed log.
         let mut writer = append(&place.path()).unwrap();
         flush(&mut writer, &[9]);
         drop(writer);
@@ -196,7 +196,7 @@ fn a_flush_after_the_close_wins_over_the_closed_file() {
     assert_eq!(shown(&place.path()), (Some(3), vec![10]));
     assert_eq!(recovered(&place.path()), 3);
     assert_eq!(shown(&place.path()), (None, vec![10]));
-    // A complete flush also wins if data before it is damaged: somebody must decide to drop it.
+    // A complete flush also wins if data before it are damaged. The user must decide to drop it.
     let damaged = |at: usize| {
         let mut journal = journal.clone();
         journal[at] ^= 1;
@@ -208,7 +208,7 @@ fn a_flush_after_the_close_wins_over_the_closed_file() {
     place.put(&place.closed, &damaged(commit - 20));
     let snapshot = try_snapshot(&place.path()).unwrap();
     assert!(snapshot.has_losses() && snapshot.journal.is_some());
-    // The last flush has no extent, and counts.
+    // The last flush has no extent, but counts.
     place.put(&place.closed, &journal);
     assert_eq!(recovered(&place.path()), 3);
     let writer = append(&place.path()).unwrap();
@@ -226,7 +226,7 @@ fn a_file_of_which_not_all_is_there_does_not_win() {
     };
     // Damage in front, seal, table and objects.
     let mut states: Vec<Vec<u8>> = [10, 4050, 5000, end, end + 30, len - 10].map(damage).into();
-    // Fronts that are partly old and partly new.
+    // Fronts of which one part is old and the other new.
     for at in [512, 4032, 4096] {
         states.push([&place.unclosed[..at], &place.closed[at..]].concat());
         states.push(
@@ -296,7 +296,8 @@ fn the_torn_end_of_a_journal_is_an_ordinary_state() {
         );
     }
     let commit = &second[second.iter().position(|b| *b == b'\n').unwrap() + 1..];
-    // A part of the last flush did not reach the disk, so it was never acknowledged. What did reach the disk is kept.
+    // A part of the last flush did not reach the disk, so the flush was never acknowledged. The part on the disk is
+    // kept.
     place.put(&place.unclosed, &[first, &[0; 512][..], commit].concat());
     let Outcome::Recovered(recovered) = recover(&place.path(), How::default()).unwrap() else {
         panic!("it was closed");
@@ -334,7 +335,7 @@ fn the_torn_end_of_a_journal_is_an_ordinary_state() {
     }
 }
 
-/// `recover --last-flush 1`, interrupted at any point: the flush that it keeps is there.
+/// `recover --last-flush 1` may be interrupted at any point. The flush that it keeps can be read.
 #[test]
 fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
     let place = Place::new();
@@ -344,10 +345,10 @@ fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
         assert_eq!(shown(&place.path()), (Some(1), vec![6]));
         assert_eq!(recovered(&place.path()), 1);
     }
-    // What was dropped is then unflushed data.
+    // The dropped flush is then unflushed data.
     let kept = path_of_kept(&place.path(), 1);
     fs::remove_file(&kept).unwrap();
-    // The real order: the journal never refers to more than the data file has.
+    // States follow the real order of writes: the journal never refers to more than the data file has.
     place.put(&place.unclosed, &place.journal);
     let journal = path_of(&place.path());
     let old = SourceFile::open(
@@ -367,7 +368,7 @@ fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
     assert_eq!(shown(&place.path()), (None, vec![6]));
     let names = names_in(place.dir.path());
     assert_eq!(names.len(), 1, "{names:?}");
-    // If a journal returns, it is the one with no more than this.
+    // A journal that returns refers to no more than this.
     place.put(&fs::read(place.path()).unwrap(), first);
     assert_eq!(shown(&place.path()), (None, vec![6]));
     // A closed log has no flushes to drop, and a request to drop some loses nothing.
@@ -417,7 +418,7 @@ fn a_log_with_subfiles_is_closed_when_all_its_files_prove_it() {
     assert!(matches!(said, Outcome::Cleared(_)), "{said:?}");
 }
 
-/// Nothing was flushed, so the log can be replaced. The rest of a creation is in nobody's way.
+/// Nothing was flushed, so the log can be replaced. The files of an interrupted creation hinder nobody.
 #[test]
 fn what_a_crash_at_the_creation_leaves_is_no_dead_end() {
     let place = Place::new();
@@ -491,7 +492,7 @@ fn a_log_with_a_journal_of_an_earlier_time_is_not_settled_before_that_is_gone() 
     settle().unwrap();
 }
 
-/// A change of a closed log, and the message that readers then get.
+/// A change of a closed log, and the message that readers get afterwards.
 type Case<'a> = (&'a str, &'a dyn Fn(), Option<&'static str>);
 
 /// A view of a closed log reads the rest after the log was reopened, even where the table was overwritten. If the

@@ -196,7 +196,7 @@ fn chunks_that_lie_deflated_are_copied() {
     }
 }
 
-/// With the same filters the file is as small as h5repack's.
+/// With equal filters, the file is as small as h5repack's.
 #[test]
 fn files_are_as_small_as_those_of_h5repack() {
     if Command::new("h5repack").arg("--version").output().is_err() {
@@ -360,7 +360,7 @@ print([bool(f['d'][at:at + 32].any()) for at in (0, 32, 64)], bool(f['other'][:]
         );
         assert_eq!(sums, "[True, False, True] True\n");
     }
-    // Nothing is left out of a sound log.
+    // A sound log is complete in the file.
     let log = table(dir.path());
     compacted(&log, &out, &["--skip-damaged", "--force"]).unwrap();
 }

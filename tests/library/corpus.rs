@@ -1,4 +1,4 @@
-//! The corpus without clients: the view of each dataset equals, byte for byte, what the program meant.
+//! The corpus without clients. The view of each dataset equals, byte for byte, the data that the program wrote.
 //! `tests/clients`, `tests/driver` and `tests/connector` read some of these logs with users' programs.
 
 use std::path::Path;

@@ -65,7 +65,7 @@ fn a_log_that_is_opened_again_finds_the_chunks_that_it_left() {
     assert_eq!(chunks_made(&open(&path, options)), CHUNKS as u64);
     let again = open(&path, options);
     assert_eq!(chunks_made(&again), 0);
-    // Also while it is open, and with other options that do not change its bytes.
+    // Another opening finds the chunks of an open log. Other options make another view, with chunks of its own.
     assert_eq!(chunks_made(&open(&path, options)), 0);
     let other = format!("{options},incomplete_attribute=off");
     assert_eq!(chunks_made(&open(&path, &other)), CHUNKS as u64);
@@ -119,7 +119,7 @@ fn a_log_that_is_handed_over_is_not_scanned_again() {
     );
 }
 
-/// A job may make its file anew while a reader looks at it.
+/// A job may create its file again while a reader looks at it.
 #[test]
 fn a_log_that_becomes_empty_before_it_is_scanned_has_changed() {
     let (_dir, path) = log(7);

@@ -27,7 +27,7 @@ fn printed(options: &[&str], files: &[&Path]) -> String {
     text
 }
 
-/// Steps of a series, one unwritten and one partly written, and a complete row.
+/// Steps of a series: a complete row, one that is partly written, and one that is not written.
 fn steps() -> LogFile {
     let mut steps = Dataset::new("steps", 0, Type::U8, &[5, 4]).chunked(&[2, 4]);
     steps.max[0] = None;
@@ -109,7 +109,7 @@ steps.h5: 1 of 2 logged datasets not wholly written
     );
 }
 
-/// A damaged log can claim any number of gaps.
+/// A damaged log can declare any number of gaps.
 #[test]
 fn the_first_of_very_many_gaps_are_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ fn the_first_of_very_many_gaps_are_told() {
     assert!(!said.contains("2001"), "{said}");
 }
 
-/// Where entries are lost, elements that seem unwritten may have been written.
+/// If entries are lost, elements that seem unwritten may have been written.
 #[test]
 fn what_may_have_been_written_is_told() {
     let said = printed(&["--incomplete"], &[&corpus("corpus/bad_nsel.log.h5")]);

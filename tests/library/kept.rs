@@ -261,7 +261,7 @@ fn indexes_of_subfiles_that_changed_are_made_again() {
     };
     let (old, new) = (write("log.h5", 0), write("new.h5", 1));
     settle(&site.run());
-    // Only elements are compared: the objects' times differ from those of the other file.
+    // Only elements are compared, because the objects' times differ between the two files.
     let all = |name: &str| {
         let view = site.catalog(&site.run()).open(Path::new(name)).unwrap();
         read_by_chunks(&view, 0).unwrap()
@@ -513,7 +513,7 @@ fn of_a_deleted_log_nothing_is_kept_that_nobody_has_open() {
         fs::remove_file(dir.path().join(name)).unwrap();
     }
     assert!(deleted.upgrade().is_some());
-    // Nobody asks for its path again.
+    // No request names its path again.
     wait_until("the deleted log is let go", || {
         let _ = catalog.get(Path::new("other")).unwrap();
         deleted.upgrade().is_none()

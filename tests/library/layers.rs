@@ -78,7 +78,7 @@ fn modules_of_the_log_use_only_what_is_below_them() {
     assert!(upwards.is_empty(), "{}", upwards.join("\n"));
 }
 
-/// The root of a crate names its modules. One that uses the root uses all of them.
+/// The root of a crate names its modules. A module that uses the root uses all of them.
 #[test]
 fn no_module_of_the_log_uses_the_root_of_the_crate() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/log/src");
@@ -89,7 +89,7 @@ fn no_module_of_the_log_uses_the_root_of_the_crate() {
     assert!(climbing.is_empty(), "{climbing:?}");
 }
 
-/// A look at a file needs nothing of the catalog, which remembers what it finds.
+/// The look-up of files uses no other module of the catalog. The catalog remembers its results.
 #[test]
 fn the_look_up_uses_nothing_else_of_the_catalog() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/catalog/src");
@@ -175,8 +175,8 @@ fn crates() -> Vec<PathBuf> {
     found.filter(|source| source.is_dir()).collect()
 }
 
-/// Files that use each other can only be understood together. Two may do so. A module may use its parent, and what
-/// the parent re-exports counts as the parent's.
+/// Files that use each other can only be understood together. Two files may do so. A module may use its parent, and the
+/// items that the parent re-exports count as the parent's.
 #[test]
 fn no_more_than_two_modules_use_each_other() {
     let (mut modules, mut circles) = (0, BTreeSet::new());
@@ -205,7 +205,7 @@ fn uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     uses
 }
 
-/// What each module of a crate uses of the others, by their paths from the root. The root is the empty one.
+/// The items of other modules that each module of a crate uses, by their paths from the root. The root is empty.
 fn all_uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     sources(source, &mut files);
@@ -321,7 +321,8 @@ const PLUGINS: [&str; 3] = [
     "h5logfs-plugin-connector-mpi",
 ];
 
-/// Types with many parts, and in how many files their own methods may stand. The rest are methods of structs over them.
+/// Types with many parts, and the number of files that may hold their own methods. All other methods belong to structs
+/// over them.
 const IN_FEW_FILES: [(&str, &str, usize); 2] = [
     ("crates/view/src", "impl View {", 1),
     ("crates/connector/src", "impl Log {", 3),
@@ -345,7 +346,7 @@ fn the_methods_of_a_large_type_stand_in_few_files() {
 /// Macros that write to a program's standard output or error.
 const PRINTING: [&str; 4] = ["print!(", "println!(", "dbg!(", "stderr()"];
 
-/// The only exception: invalid options while libhdf5 starts, and has no error stack yet.
+/// The only exception: libhdf5 starts with invalid options, and has no error stack yet.
 const MAY_PRINT: &str = "connector/src/below/misspelt.rs";
 
 /// Standard error belongs to the program. Errors go to the error stack of its libhdf5.
@@ -558,8 +559,7 @@ const CRATES: [(&str, &[&str]); 21] = [
             "h5logfs-output",
             "h5logfs-mpi",
             "h5logfs-writer",
-            // With the feature `mpi`, so that it is built for the tests; the MPI plug-in also for
-            // h5logfs-compact-mpi.
+            // The feature `mpi` builds this crate for the tests. h5logfs-compact-mpi needs the MPI plug-in as well.
             "h5logfs-plugin-connector-mpi",
             "h5logfs-connector",
             "h5logfs-driver",
@@ -568,7 +568,8 @@ const CRATES: [(&str, &[&str]); 21] = [
     ),
 ];
 
-/// What logs, views, the catalog and the plug-ins do without: C libraries, FUSE, MPI, the command line, sandboxing.
+/// Crates that logs, views, the catalog and the plug-ins must not need: C libraries, FUSE, MPI, the command line,
+/// sandboxing.
 const FOREIGN: [&str; 8] = [
     "hdf5-metno",
     "hdf5-metno-sys",
@@ -580,7 +581,7 @@ const FOREIGN: [&str; 8] = [
     "landlock",
 ];
 
-/// All crates that a build of one needs, directly or not.
+/// All crates that a build of this crate needs, directly or indirectly.
 fn needed_by(name: &str) -> BTreeSet<String> {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--package", name])

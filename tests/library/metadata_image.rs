@@ -1,4 +1,5 @@
-//! Logs with a metadata image, as an HDF5 program defines them: their view before and after the close.
+//! Logs with a metadata image, as an HDF5 program defines them. The tests compare their views before and after the
+//! close.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ fn source(path: &Path) -> SourceFile {
     SourceFile::open(&dir, &name).unwrap()
 }
 
-/// The canonical file.
+/// Exports the canonical file.
 #[track_caller]
 fn export(log: &Path, name: &str) -> PathBuf {
     let out = log.with_file_name(name);
@@ -67,7 +68,7 @@ fn what_a_program_defines_is_shown_and_closed() {
             let unclosed = export(&log, "unclosed.h5");
             let same = |got: &Path| {
                 python.same_with(&[], got, &made.native)?;
-                // Made in another second.
+                // The program makes its file in another second.
                 let metadata_image = dir.path().join("image.h5");
                 python.same_with(&["--whole", "--no-data"], got, &metadata_image)
             };
@@ -155,7 +156,7 @@ fn shown(log: &Path) -> (Vec<u8>, usize) {
     (shown, groups)
 }
 
-/// What [`shown`] returns after `flushes` flushes.
+/// The expected result of [`shown`] after `flushes` flushes.
 fn after(flushes: u8) -> (Vec<u8>, usize) {
     ((1..=flushes).collect(), usize::from(flushes) - 1)
 }
@@ -237,7 +238,7 @@ fn the_program_closes_logs_for_hosts() {
         failed.contains("nothing cannot be started: No such file"),
         "{failed}"
     );
-    // A process forked while the log was open shares the lock, and does not keep it.
+    // A process that was forked while the log was open shares the lock, but does not keep it.
     let _same = log.lock();
     log.unlock();
     close(&options()).unwrap();
@@ -285,7 +286,7 @@ fn a_root_group_with_all_its_names_in_heaps_is_closed() {
 }
 
 /// Flips bits of the image and of the rest of the journal, with correct checksums. The program reports the fault or
-/// shows something; neither it nor the test, which scans in another process, crashes.
+/// shows something. Neither the program nor the test crashes; the test scans in another process.
 #[test]
 fn damaged_metadata_images_harm_nothing() {
     let Some(python) = Python::old() else {

@@ -16,7 +16,7 @@ use crate::common::encoder::{export, open_view};
 use crate::common::readers::{Python, all_sound_cases, corpus, said, whole_corpus};
 use shown::Elements;
 
-/// What h5py sees of files: all objects of each.
+/// The objects of each file, as h5py reports them.
 fn seen_by_h5py(python: &Python, files: &[PathBuf]) -> Vec<Vec<Json>> {
     let output = python.tool("objects.py").arg("show").args(files).output();
     let output = output.unwrap();
@@ -82,7 +82,7 @@ fn assert_same(
     got.len()
 }
 
-/// Fails where the crate and h5py see different things.
+/// Fails where the crate and h5py report different objects.
 fn assert_seen_as_by_h5py(python: &Python, files: &[PathBuf]) {
     let expected = seen_by_h5py(python, files);
     assert_eq!(expected.len(), files.len());
@@ -156,10 +156,10 @@ fn objects_of_logs_are_as_h5py_sees_them_in_the_canonical_file() {
     }
 }
 
-/// Bytes that record which of them were read.
+/// Bytes of a file, and a record of the bytes that were read.
 struct Counted {
     bytes: Vec<u8>,
-    /// The blocks of 512 bytes that were read.
+    /// Numbers of the blocks of 512 bytes that were read.
     read: RefCell<BTreeSet<u64>>,
 }
 
@@ -186,11 +186,12 @@ fn read_by(file: &Path, look: impl Fn(&Objects<Counted>) -> bool) -> u64 {
     512 * objects.bytes().read.borrow().len() as u64
 }
 
-/// 10,000 links and 3000 attributes, of old and of new groups. One of them is found without the others.
+/// Groups of the old and the new form with 10,000 links, and objects with 3000 attributes. One of them is found without
+/// reading the others.
 #[test]
 #[ignore = "makes and compares files with 40,000 links"]
 fn one_of_many_is_found_by_its_name() {
-    /// A block of a fractal heap has 64 KiB, and is read whole for its checksum.
+    /// A fractal heap block has 64 KiB, and is read whole to compare its checksum.
     const MOST: u64 = 96 << 10;
     let Some(python) = Python::new() else {
         return;

@@ -64,7 +64,7 @@ fn a_chunk_at_the_edge_takes_the_bytes_that_follow_in_the_file() {
         ]
     };
     assert_eq!(written(dir.path(), [7, 6], &[], entries(6)).1, 0);
-    // Shorter rows than those of a chunk are laid out differently.
+    // Rows shorter than a chunk's are laid out differently.
     let short = vec![Entry::one(0, &[0, 6], &[4, 3], numbers(12, 0))];
     assert_eq!(written(dir.path(), [4, 9], &[], short), (vec![], 1));
 }

@@ -24,7 +24,7 @@ use crate::common::{Mounted, PROGRAM, User, can_mount, wait_until};
 
 // --- the corpus ----------------------------------------------------------------------------------
 
-/// Whether the data of a case lies in other files.
+/// Whether the data of a case lie in other files.
 fn is_subfiled(name: &str) -> bool {
     name.starts_with("subfile") || name.ends_with("_sub")
 }
@@ -95,7 +95,7 @@ with h5py.File(sys.argv[1]) as wanted, pyfive.File(sys.argv[1]) as got:
     print(len(read))
 ";
 
-/// pyfive 1.3 cannot read a dataset that lacks some chunks, as other cases have.
+/// pyfive 1.3 cannot read a dataset with missing chunks. Other cases have such datasets.
 #[test]
 fn another_reader_reads_settled_logs() {
     let Some(python) = Python::new() else { return };
@@ -224,7 +224,8 @@ fn whole_chunks_stay_where_they_lie() {
         log.write(&path);
         let before = fs::read(&path).unwrap();
         let (in_place, appended, settled) = settle(&path).unwrap();
-        // 20 of "whole", 20 of "packed", 10 of "grows"; "rows" has 20.
+        // 20 chunks of "whole" and "packed" each, and 10 of "grows", stay in place. The 20 chunks of "rows" are
+        // appended.
         assert_eq!((in_place, appended), (50, 20));
         holds_sample(&log, &path).unwrap();
         let after = fs::read(&path).unwrap();
@@ -236,7 +237,7 @@ fn whole_chunks_stay_where_they_lie() {
     }
 }
 
-/// Two datasets with the same records: each gets its own chunks, and one keeps those in the log.
+/// Two datasets with the same records. Each has its own chunks, and the chunks of one stay in place.
 #[test]
 fn no_two_chunks_share_their_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -253,7 +254,7 @@ fn no_two_chunks_share_their_bytes() {
     assert!(raw::read(&raw::open(&file, "a")) == words(48, 100));
 }
 
-/// After the last element of a chunk that the edge cuts, the log has elements of others.
+/// The edge of the dataset cuts some chunks. In the log, other elements follow their last element.
 #[test]
 fn chunks_at_the_edge_are_appended() {
     let dir = tempfile::tempdir().unwrap();
@@ -332,8 +333,8 @@ fn datasets_of_a_committed_type_are_settled() {
 
 // --- interruptions -------------------------------------------------------------------------------
 
-/// What a crash can leave: the data written before the superblock follows the end of the log, in any order and as far
-/// as it reached the disk.
+/// States after a crash: the data written before the superblock follow the end of the log, in any order, and as far as
+/// they reached the disk.
 #[test]
 fn a_crash_leaves_the_log_or_the_settled_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -362,7 +363,7 @@ fn a_crash_leaves_the_log_or_the_settled_file() {
         let left = open_view(&path).unwrap();
         assert!(read_whole(&left).unwrap() == view, "turn {turn}");
         drop(left);
-        // These wait for the disk.
+        // These cases wait for the disk.
         if turn % 12 > 1 {
             continue;
         }
@@ -536,7 +537,7 @@ fn what_cannot_be_settled_is_left_as_it_is() {
     assert!(!done && said.contains("there is no record"), "{said}");
 }
 
-/// Only a part of its data is lost: another dataset is readable.
+/// The log has lost a part of its data. Another dataset is readable.
 #[test]
 fn one_lost_chunk_is_enough_to_refuse() {
     let dir = tempfile::tempdir().unwrap();
@@ -580,7 +581,7 @@ fn a_file_that_a_program_has_open_is_left_as_it_is() {
     assert!(h5logfs(&[], &path).0);
 }
 
-/// Any appended byte, and any byte of the superblock.
+/// The test changes each kind of appended byte, and bytes of the superblock.
 #[test]
 fn what_was_written_to_is_no_log_any_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -596,7 +597,7 @@ fn what_was_written_to_is_no_log_any_more() {
         .collect();
     places.extend([9, 40, 95, before, end - 1]);
     for at in places {
-        // Padding before the first byte belongs to nothing.
+        // Padding before the first appended byte belongs to nothing.
         let at = at.max(before.next_multiple_of(8)).min(end - 1);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&[!settled[at as usize]], at).unwrap();

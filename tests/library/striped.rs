@@ -323,7 +323,7 @@ fn what_a_short_subfile_lacks_is_an_error_and_no_zeros() {
     );
     let whole = read_whole(log.view());
     assert!(whole.is_err());
-    // Also if it is the last one.
+    // The last subfile is too short in the same way.
     let (dir, stub) = set("contig_2");
     let last = OpenOptions::new()
         .write(true)
@@ -396,7 +396,7 @@ fn subfiles_whose_names_were_swapped_are_refused() {
     refused(&stub, &["_1_of_2 does not begin with its superblock"]);
 }
 
-/// Another user may have put them there.
+/// Another user may have put the subfiles there.
 #[test]
 fn subfiles_of_other_users_do_not_count() {
     if !is_root() {

@@ -1,4 +1,4 @@
-//! Unflushed data after the death of a job: it is reported, kept, included, shown or discarded, as the user wants.
+//! Unflushed data after the death of a job. It is reported, kept, included, shown or discarded, as the user wants.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,14 +28,14 @@ use crate::common::element::{WIDTH, attribute, element};
 use crate::common::encoder::read_whole;
 use crate::common::rows::{Course, Job};
 
-/// Where ranks write by themselves.
+/// The files into which ranks write on their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// One rank, into the data file.
+    /// A single rank, into the data file.
     Alone,
     /// Two ranks on different nodes, into spill files.
     Nodes,
-    /// Two ranks of the writer, whose entries leave the memory.
+    /// Two ranks of the writer. Their entries leave the memory.
     Writer,
     /// Two ranks, each into a subfile.
     Subfiles,
@@ -121,13 +121,13 @@ impl Left {
         recover(&self.path(), how).unwrap()
     }
 
-    /// The expected outcome of closing the log, with this beside it.
+    /// The expected outcome of closing the log, with this state of the kept data beside it.
     fn closed(&self, state: KeptState) -> Outcome {
         let path = self.kept();
         Outcome::Closed(vec![KeptFile { path, state }])
     }
 
-    /// The expected handling of unflushed data. The log then has this number of flushes.
+    /// The expected handling of unflushed data. The log has `flushes` flushes afterwards.
     fn handled(&self, unflushed: Unflushing, flushes: u64) -> Handled {
         match self.recover(unflushed) {
             Outcome::Recovered(recovered) => {
@@ -139,7 +139,7 @@ impl Left {
         }
     }
 
-    /// Checks that the log shows these flushes and rows. `/now` is that of the last row.
+    /// Checks that the log shows these flushes and rows. `/now` must have the values of the last row.
     fn shows(&self, flushes: u64, rows: u64, settings: &Settings) {
         let bytes = view(&self.path(), settings);
         let copy = self.dir.path().join("copy.h5");
@@ -228,7 +228,7 @@ fn what_no_flush_covers_is_kept_and_can_be_taken_in_later() {
     }
 }
 
-/// Another run does the rest.
+/// A second run completes an interrupted one.
 #[test]
 fn the_taking_in_of_what_was_kept_may_be_interrupted() {
     for way in WAYS {
@@ -241,7 +241,7 @@ fn the_taking_in_of_what_was_kept_may_be_interrupted() {
         fs::write(journal_path, journal).unwrap();
         left.handled(Unflushing::TakeIn, 3);
         left.shows(2, 3, &Settings::default());
-        // The log has the data, and so has the kept file, or what remains of it.
+        // The data are in the log, and in the kept file or its remains.
         let mut damaged = kept.clone();
         damaged[120..200].fill(b'?');
         fs::write(left.kept(), damaged).unwrap();
@@ -344,7 +344,7 @@ fn a_job_that_goes_on_keeps_it_and_one_that_replaces_the_log_is_refused() {
     }
 }
 
-/// Nothing after an incomplete extent counts, except in other ranks.
+/// Nothing after an incomplete extent counts, except extents of other ranks.
 #[test]
 fn what_is_not_whole_does_not_count() {
     let damaged = |way, at_rank: u32, number: usize| {

@@ -422,7 +422,7 @@ fn others_get_in_with_allow_other_only_and_past_permissions_only() {
     }
 }
 
-/// With few descriptors either the mount answers, or the command fails and leaves nothing.
+/// With few descriptors, either the mount answers, or the command fails and leaves nothing.
 #[test]
 fn who_is_told_of_a_mount_has_one() {
     if !can_mount(User::Caller) {

@@ -1,4 +1,4 @@
-//! `h5logfs doctor` in broken environments: it reports what is broken, and a remedy.
+//! `h5logfs doctor` in broken environments. It reports each problem, with a remedy.
 
 use std::fs;
 use std::process::Command;
@@ -107,7 +107,7 @@ fn ways_to_mount_are_told_apart() {
         &["only root can mount with `h5logfs mount`", "fuse3"],
     );
     expect(&only_namespace, "good: users get namespaces", &[]);
-    // Neither of them.
+    // Neither a helper nor a namespace is available.
     let script = "echo 0 >/proc/sys/user/max_user_namespaces; exec \"$@\"";
     let around = ["unshare", "-Uc", "--keep-caps", "sh", "-c", script, "sh"];
     let neither = lines(&home, before, &around);

@@ -1,4 +1,4 @@
-//! `h5logfs export` and `compact`: where they write, and what they never overwrite.
+//! `h5logfs export` and `compact`: the places to which they write, and the files that they never overwrite.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -251,7 +251,7 @@ fn standard_output_gets_the_same_file() {
             assert!(piped.status.success() && piped.stderr.is_empty());
             assert!(piped.stdout == fs::read(&plain).unwrap());
         }
-        // By another path it is a file of that name.
+        // `./-` is a file of that name, not the standard output.
         let mut other = make(command, &[Path::new("fill.log.h5"), Path::new("./-")]);
         let output = other.current_dir(dir.path()).output().unwrap();
         assert!(output.status.success() && output.stdout.is_empty());
@@ -402,7 +402,7 @@ fn wait_for_unfinished(child: &mut Child, dir: &Path) {
     }
 }
 
-/// Neither a temporary file nor a part of the result remains, and old files stay.
+/// A signal leaves neither a temporary file nor a part of the result. Old files stay.
 #[test]
 fn a_signal_leaves_nothing_of_a_result() {
     let (logs, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -481,7 +481,7 @@ fn a_file_that_is_made_gives_no_wider_rights() {
         assert_eq!(mode(), expected, "report of {given:o}");
         fs::remove_file(&out).unwrap();
     }
-    // Root's group differs from that of the user.
+    // Root's group differs from the user's.
     if owned_by_others {
         chown(&log, Some(ALICE.uid), Some(ALICE.gid)).unwrap();
         for (given, expected) in [

@@ -307,7 +307,7 @@ fn many_logs_are_told_one_by_one() {
     let journal = File::open(live.journal_path()).unwrap();
     flock(&journal, FlockOperation::LockExclusive).unwrap();
     thread::scope(|scope| {
-        // Also ends the job after a failed assertion.
+        // The job ends even after a failed assertion.
         let _ended = Ended(&done);
         scope.spawn(|| {
             for step in 0..100_000 {

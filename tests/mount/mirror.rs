@@ -1,4 +1,4 @@
-//! What a mount shows of its source, end to end, and that it is read-only.
+//! The files that a mount shows of its source, from end to end. The mount is read-only.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom};
@@ -14,7 +14,7 @@ use crate::common::{
     Mounted, User, can_mount, errno, is_root, messages, mount, source, wait_until,
 };
 
-// What is seen.
+// Content.
 
 fn same_metadata(source: &Path, shown: &Path) {
     let (a, b) = (
@@ -136,10 +136,10 @@ fn listings_carry_the_attributes_of_each_entry() {
             same_metadata(&dir.join(entry.file_name()), &entry.path());
         }
     };
-    // Including an existing file and a link.
+    // The files include an existing one and a link.
     compare(1502);
     compare(1502);
-    // Other files appear, disappear and grow. A listing shows it at once, or after a second.
+    // Other files appear, disappear and grow. A listing shows this at once, or after a second.
     fs::remove_file(dir.join(name(7))).unwrap();
     fs::write(dir.join(name(8)), vec![0; 5000]).unwrap();
     wait_until("the growth shows", || {
@@ -161,12 +161,12 @@ fn changes_of_the_source_show() {
     let mut open = File::open(&shown).unwrap();
     assert_eq!(fs::read(&shown).unwrap(), b"some text\n");
 
-    // It grows.
+    // The file grows.
     fs::write(&file, "some text\nand more\n").unwrap();
     wait_until("the growth shows", || {
         fs::read(&shown).unwrap() == b"some text\nand more\n"
     });
-    // Another file takes its name; an open file stays open.
+    // Another file takes the name of this one. An open file stays open.
     fs::write(source.path().join("new"), "new").unwrap();
     fs::rename(source.path().join("new"), &file).unwrap();
     wait_until("the replacement shows", || {
@@ -175,7 +175,7 @@ fn changes_of_the_source_show() {
     let mut bytes = Vec::new();
     open.read_to_end(&mut bytes).unwrap();
     assert_eq!(bytes, b"some text\nand more\n");
-    // A directory replaces it.
+    // A directory replaces the file.
     fs::remove_file(&file).unwrap();
     wait_until("the removal shows", || !shown.exists());
     fs::create_dir(&file).unwrap();
@@ -247,9 +247,9 @@ fn space_is_that_of_the_source() {
     assert_eq!(a.f_namemax, b.f_namemax);
 }
 
-// Nothing can be changed.
+// Refused changes.
 
-/// Tries every modifying operation, and returns those that were not refused properly.
+/// Tries every operation that changes something, and returns those that were not properly refused.
 fn not_refused(mounted: &Mounted) -> Vec<(&'static str, Option<Errno>)> {
     let at = |name: &str| mounted.join(name);
     let touched = Timestamps {

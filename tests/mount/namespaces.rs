@@ -232,7 +232,7 @@ except OSError:
 status = os.waitpid(child, 0)[1]
 print(said.decode().replace("\r", ""), os.waitstatus_to_exitcode(status))
 "#;
-    // Both would be there long before the end.
+    // A second interrupt would arrive long before the end.
     const COUNT: &str = r#"
 import signal, time
 count = 0
@@ -285,7 +285,7 @@ fn nothing_is_left_when_it_is_killed() {
     });
 }
 
-/// As root of a user namespace, whose helper has no further rights.
+/// Root of a user namespace mounts. Its helper has no further rights.
 #[test]
 fn root_of_a_user_namespace_mounts_and_unmounts() {
     let Some(place) = Place::new() else { return };

@@ -42,7 +42,7 @@ fn logs_are_hidden_beside_their_file_and_plain_without_it() {
     }
 }
 
-/// Names that only resemble those of a log, and a file whose own name does.
+/// Names that only resemble those of a log, and a file that itself has the name of a log.
 #[test]
 fn strangers_pass_through() {
     if !can_mount(User::Caller) {
@@ -163,7 +163,7 @@ fn inspect_tells_where_logs_may_have_been_applied() {
         let notes = complaints(&file, &[]).unwrap();
         let told = notes.iter().any(|n| n.contains("changed after its logs"));
         assert_eq!(told, is_told, "{notes:?}");
-        // Neither is a fault.
+        // Neither case is a fault.
         assert!(h5logfs(&["check"], &[&file]).status.success());
     }
 }
@@ -181,7 +181,7 @@ fn a_log_alone_is_told_from_other_files() {
     );
 }
 
-/// Ranks 0 and 2 of 4 have left logs; that of rank 3 has no metadata.
+/// Ranks 0 and 2 of 4 have left logs. The log of rank 3 has no metadata.
 #[test]
 fn processes_without_logs_are_told() {
     let dir = lay_out(&[case("types-cdf1-np4")]);
@@ -413,7 +413,7 @@ fn logs_that_appear_grow_and_vanish_are_noticed() {
     assert_eq!(names_in(mounted.path()), ["file.nc"]);
     assert!(export(&path("file.nc"), &[]) == fs::read(&shown).unwrap());
 
-    // In the order of the driver: payload, entry, count.
+    // The driver writes in this order: payload, entry, count.
     let append = |name: &str, bytes: &[u8]| {
         let mut file = File::options().append(true).open(path(name)).unwrap();
         file.write_all(bytes).unwrap();

@@ -1,5 +1,5 @@
-//! What users may read through a shared mount: no more than the source permits, and from the next open on no more
-//! than it permits then.
+//! The rights of users in a shared mount. A user may read no more than the source permits. A change of rights in the
+//! source applies from the next open on.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -191,7 +191,7 @@ impl Reader {
     }
 }
 
-/// Revokes bob's rights in each way, each time just after he has read everything.
+/// Revokes bob's rights in each way, each time after he has read everything.
 #[test]
 fn rights_that_are_taken_away_are_gone_at_the_next_open() {
     let source = open_source();
@@ -208,7 +208,7 @@ fn rights_that_are_taken_away_are_gone_at_the_next_open() {
             set_list(file, [6, 4, 4, 4], &[Entry::User(BOB.uid, 0)]);
         }),
     ];
-    // Another file each time: the kernel caches a denial for a second.
+    // Each round uses another file, because the kernel caches a denial for a second.
     for (how, take_away) in take_away {
         let plain = source.path().join(format!("plain, {how}"));
         fs::write(&plain, vec![7; 300_000]).unwrap();
@@ -244,7 +244,7 @@ fn follows(mounted: &Mounted, shown: &str, part: &Path) {
     let was = fs::metadata(part).unwrap();
     ALICE.owns(part, if was.is_dir() { 0o700 } else { 0o600 });
     let what = part.display();
-    // The log file itself is unchanged, and the kernel would let him.
+    // The log file itself is unchanged, and the kernel would let bob read it.
     assert!(BOB.has_access(&shown), "{what}");
     assert_eq!(BOB.read(&shown), None, "{what}");
     assert_eq!(CAROL.read(&shown), None, "{what}");
@@ -438,7 +438,7 @@ fn a_users_own_mount_shows_no_more_than_he_may_read_now() {
             .output();
         let output = output.unwrap();
         let said = messages(&output);
-        // A daemon that cannot see all files of a log takes it for a broken one.
+        // A daemon that cannot see all files of a log reports a broken log.
         let is_refused = ["Permission denied", "Input/output error"].map(|e| said.contains(e));
         assert!(
             output.status.success() || is_refused.contains(&true),
@@ -461,7 +461,8 @@ fn a_users_own_mount_shows_no_more_than_he_may_read_now() {
     }
 }
 
-/// Where the administrator permits it, an ordinary user's daemon serves others: files that both it and they may read.
+/// An ordinary user's daemon may serve others, if the administrator permits it. It serves only files that both it and
+/// they may read.
 #[test]
 fn an_ordinary_users_daemon_lets_nobody_read_more() {
     // In its own mount namespace, with another fuse.conf.
@@ -572,7 +573,7 @@ fn every_mount_is_without_devices_and_set_uid() {
 
 // --- the index directory --------------------------------------------------------------------------
 
-/// Another user has created the directory first, where all users may create files.
+/// Another user has created the directory first, in a place where all users may create files.
 #[test]
 fn an_index_directory_that_others_have_made_is_refused() {
     if !ready() {
@@ -620,7 +621,7 @@ fn an_index_directory_that_others_have_made_is_refused() {
     assert!(!BOB.can_list(&place));
 }
 
-/// However a file of another user got into it, it is not trusted.
+/// The daemon does not trust a file of another user, however the file got there.
 #[test]
 fn files_that_others_have_planted_are_not_believed() {
     if !ready() {

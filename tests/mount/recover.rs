@@ -1,5 +1,5 @@
-//! `h5logfs recover` on files that it cannot recover: it says what the file is, and what to do. Also what `inspect`
-//! and `check` report about the job of an unclosed log.
+//! `h5logfs recover` on files that it cannot recover. It names the kind of the file, and the next step for the user.
+//! `inspect` and `check` report on the job of an unclosed log.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -123,7 +123,7 @@ fn a_log_without_its_journal_or_beside_another_one_is_told() {
     let closed = run(&["recover", "log.h5"], dir.path());
     assert_says(&closed, true, &["closed already, nothing to do"]);
     assert!(log.journal_path().exists());
-    // That log has no flush. It may have been meant to replace this one.
+    // The begun log has no flush. Its job may have wanted to replace this one.
     fs::write(log.journal_path(), begun).unwrap();
     let closed = run(&["recover", "log.h5"], dir.path());
     assert_says(

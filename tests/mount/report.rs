@@ -1,4 +1,4 @@
-//! `h5logfs report`: the pictures show what was written, cell by cell, and the page obeys nothing in a log.
+//! `h5logfs report`. The pictures show what was written, cell by cell. No text of a log is interpreted by the page.
 
 use std::collections::HashSet;
 use std::fs;
@@ -345,7 +345,7 @@ fn names_are_text_whatever_they_contain() {
     let page = page(dir.path(), &[name]);
     assert!(!page.contains("<img") && !page.contains("<!--"));
     let shown = "&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;&lt;!--";
-    // In the title, the heading, the table, the details and the labels of pictures.
+    // The name occurs in the title, the heading, the table, the details and the labels of pictures.
     assert!(page.matches(shown).count() >= 5);
     assert_eq!(page.matches("<script").count(), 1);
     for elsewhere in ["http:", "https:", "src=\"", "url(", "@import"] {
@@ -389,7 +389,7 @@ fn several_logs_are_one_page_and_a_damaged_one_tells_its_fault() {
     assert!(of_file(2).contains("`h5logfs recover dead.h5`"));
     assert!(of_file(3).contains("class=\"faults\""));
     assert!(of_file(4).contains("No such file"));
-    // It is not replaced without a request.
+    // An existing page is not replaced without a request.
     let output = report(dir.path(), &["dead.h5", "-o", "page.html"]);
     assert!(said(&output).contains("--force"), "{}", said(&output));
 }

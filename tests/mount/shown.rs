@@ -81,7 +81,7 @@ fn a_view_is_told_from_its_log() {
             assert_is_view(&source.path().join("link"), &log);
             fs::remove_file(source.path().join("link")).unwrap();
         }
-        // Other files are judged as they are, if the scan process may read them.
+        // Other files are judged by their own content, if the scan process may read them.
         let broken = said(&run(&["check"], &mounted.join("broken.h5")));
         let log = real.join("broken.h5").display().to_string();
         assert!(

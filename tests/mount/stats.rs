@@ -203,8 +203,8 @@ fn what_is_kept_from_an_earlier_daemon_is_no_scan() {
 
 // --- how it is shown -----------------------------------------------------------------------------
 
-/// Parses the text format strictly: families in one piece, each with help and type; samples by name and labels,
-/// without that of the mount.
+/// Parses the text format strictly. Each family is contiguous, and has a help and a type. Samples are returned by name
+/// and labels, without the label of the mount.
 fn parse_prometheus(text: &str, mountpoint: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
@@ -673,7 +673,7 @@ fn many_broken_files_do_not_fill_the_log() {
     let text = fs::read_to_string(&log).unwrap();
     let errors = told(&text);
     assert!((200..500).contains(&errors), "{errors}");
-    // Errors leave room for the rest, which reports what is missing.
+    // Errors leave room for other messages. Some of these count the suppressed errors.
     mounted.send(Signal::TERM);
     mounted.expect_gone();
     let text = fs::read_to_string(&log).unwrap();

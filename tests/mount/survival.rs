@@ -1,5 +1,6 @@
-//! Faults of the source, the system and the daemon: what the reader sees, that other readers notice nothing, and that
-//! all is well after the fault. These tests check the table in docs/operations.md ("What a reader sees").
+//! Faults of the source, the system and the daemon. The tests check the errors that readers get, that other readers
+//! notice nothing, and that everything works after the fault. They follow the table in docs/operations.md ("What a
+//! reader sees").
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -206,7 +207,7 @@ fn a_log_that_is_truncated_while_open_gives_eio() {
     let file = File::options().write(true).open(&log.path).unwrap();
     file.set_len(cut.len() as u64).unwrap();
     assert_eq!(log.chunk(&open, LATE), Err(Errno::IO));
-    // Nothing in the rest identifies a log, so it is shown like any other broken file.
+    // The rest of the file does not identify a log, so it is shown like any other broken file.
     wait_until("the cut file is shown", || {
         fs::read(mounted.join(&log.name)).is_ok_and(|shown| shown == cut)
     });
@@ -384,7 +385,7 @@ fn a_log_on_a_failing_disk_is_looked_at_again() {
     layer.fail(&log.name, Failing::Reads, Errno::IO);
     assert_eq!(log.whole(&mounted), Err(Errno::IO));
     site.others_are_well(&mounted);
-    // It is recognised as HDF5, and no more of it is readable: libhdf5 meets the fault.
+    // The start of the file shows that it is HDF5. The rest is unreadable, so libhdf5 meets the fault.
     layer.fail(&log.name, Failing::ReadsFrom(2 << 20), Errno::IO);
     assert_eq!(log.whole(&mounted), Err(Errno::IO));
     site.others_are_well(&mounted);
@@ -460,7 +461,7 @@ fn without_memory_for_a_chunk_it_cannot_be_read_and_others_can() {
         let mut byte = [0];
         open.read_exact_at(&mut byte, chunk).map(|()| byte[0])
     };
-    // Threads have what they need.
+    // With this read, all threads allocate what they need before the limit is set.
     site.others_are_well(&mounted);
     let status = fs::read_to_string(format!("/proc/{}/status", mounted.daemon.as_raw_pid()));
     let status = status.unwrap();

@@ -1,4 +1,4 @@
-//! Unclosed logs: what is shown, what is refused, and how they are closed later.
+//! Unclosed logs: their views, refused operations, and their later close.
 
 use std::fs;
 use std::ops::{Deref, DerefMut};
@@ -139,7 +139,7 @@ fn a_torn_journal_shows_the_flush_before() {
             .what
             .contains("line 6 of the journal is torn")
     );
-    // That flush did not return, so nothing is missing.
+    // The torn flush did not return, so nothing is missing.
     assert!(!has_attribute(&view) && !view.snapshot().has_losses());
 }
 
@@ -177,7 +177,8 @@ fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
     assert!(log.recover(&["--last-flush", "0"]).0);
 }
 
-/// In a mount and in an export. A program's own attribute of this name keeps the name that it has in the layout.
+/// The attribute is set in a mount and in an export. A program's own attribute of this name keeps the name that it has
+/// in the layout.
 #[test]
 fn a_damaged_journal_is_told_by_an_attribute() {
     let Some(python) = Python::new() else {
@@ -267,7 +268,7 @@ fn a_data_file_that_is_too_short_is_refused() {
 
 #[test]
 fn a_damaged_extent_is_an_error_of_the_data_and_not_of_the_file() {
-    // In the header of the first extent, and in its entries.
+    // Damage in the header of the first extent, and in its entries.
     for at in [FRONT + 30, FRONT + 64 + 20] {
         let mut log = Log::usual();
         log.data[at] ^= 1;
@@ -313,7 +314,7 @@ fn what_is_recovered_is_a_closed_file() {
     assert_eq!(shown(&view), "aabbaacc");
     assert!(view.snapshot().diagnostics.is_empty());
     assert!(view.snapshot().journal.is_none());
-    // It can be repeated, but a closed log has no flushes to drop.
+    // The command can be repeated, but a closed log has no flushes to drop.
     let (good, said) = log.recover(&[]);
     assert!(
         good && said.contains("closed already, nothing to do"),
@@ -416,7 +417,7 @@ fn an_open_view_stays_while_the_log_grows() {
     assert_eq!(shown(&closed), "abb");
     assert_eq!(shown(&second), "abb");
     assert_ne!(closed.generation(), second.generation());
-    // Another file takes the name.
+    // Another file takes the name of the log.
     fs::rename(log.path(), log.dir.path().join("old.h5")).unwrap();
     assert!(matches!(catalog.open(&name), Err(Error::Io { .. })));
 }
@@ -597,7 +598,7 @@ fn a_journal_of_another_user_is_not_acted_upon() {
     // Root may have written it.
     std::os::unix::fs::chown(log.journal_path(), Some(0), None).unwrap();
     assert_eq!(log.shown(), "aabbaacc");
-    // To recover, root takes the rights of the owner, who cannot write to it.
+    // To recover, root takes the rights of the owner, who cannot write to the directory.
     let (good, said) = log.recover(&[]);
     assert!(
         !good && said.contains("and has to own the journal"),
@@ -671,7 +672,7 @@ fn chunks_of_a_growing_log_are_its_records() {
     assert_eq!(log.view().unwrap().grid(0).chunk, [3 * TILE + 1]);
 }
 
-/// Before and after it is closed under the mount.
+/// The log is mounted before its close, and is closed under the mount.
 #[test]
 fn a_log_of_an_hdf5_program_is_mounted() {
     let Some(python) = Python::old() else {

@@ -1,4 +1,4 @@
-//! Scans in processes without rights: what a hostile file can and cannot do.
+//! Scans in processes without rights. The tests show what a hostile file can do.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -125,7 +125,7 @@ fn a_scan_without_end_is_ended_and_not_tried_again() {
     assert_eq!(hostile.told("loop.h5: it cannot be scanned"), 1);
     // Its neighbours are not affected, now or before.
     assert_eq!(hostile.errno("good.h5"), None);
-    // Another state of the file is another file.
+    // A file in another state counts as another file.
     fs::copy(GOOD, hostile.source.path().join("loop.h5")).unwrap();
     wait_until("the new state shows", || hostile.errno("loop.h5").is_none());
 }
@@ -429,7 +429,7 @@ fn no_process_for_a_scan_is_an_error_of_that_scan() {
         return;
     }
     let mut command = User::Caller.command("prlimit");
-    // For several files a process that forks makes the workers.
+    // For several files, the command has a process that forks the workers.
     let output = command.args(["--nproc=1", PROGRAM, "check", GOOD, GOOD]);
     let output = output.output().unwrap();
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -438,7 +438,7 @@ fn no_process_for_a_scan_is_an_error_of_that_scan() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// As in a container made by an ordinary user.
+/// A container made by an ordinary user has such a namespace.
 #[test]
 fn the_root_of_a_namespace_without_other_users_can_scan() {
     let alone = |program: &[&str]| {

@@ -1,4 +1,4 @@
-//! Extended attributes: those that log files get, and those of the source.
+//! Extended attributes: those that the mount adds to log files, and those of the source.
 
 use std::fs;
 use std::path::Path;

@@ -1,17 +1,17 @@
-//! Writes a log in steps, and reports what it was promised, in the order of file operations:
+//! Writes a log in steps, and reports the promises of the library in the order of file operations:
 //!
 //! ```text
 //! writer-crash FILE SAID FLUSH OPTIONS STEP...
 //! ```
 //!
 //! FLUSH is the number of the flush before the first one written. OPTIONS are names of options, or NAME=VALUE,
-//! separated by commas; with `again`, a flush that fails is tried once more. STEPs are:
+//! separated by commas. With `again`, a failed flush is tried once more. STEPs are:
 //!
 //! * `create`, `open`, `flush`, `close`, and `leave`, which ends without a close;
 //! * `automatic`, with the option of that name: the log is flushed automatically;
 //! * `fork`: a child tries to write, to flush and to close;
-//! * `recover` and `append`: another process does that meanwhile;
-//! * `refused`: what is written then cannot be flushed;
+//! * `recover` and `append`: another process does this meanwhile;
+//! * `refused`: later writes cannot be flushed;
 //! * `spill`: writes without a flush; with the option `small` a part goes to the file;
 //! * `writeback`: the file system writes everything to disk.
 //!
@@ -66,10 +66,10 @@ fn parse(text: &str) -> Options {
             "settle" => options.settle = true,
             // One of the two writes of a flush, so that the other one is spilled.
             "small" => options.buffer_limit = WIDTH * 8 + 500,
-            // In the next definition after a write.
+            // An automatic flush is due in the next definition after a write.
             "automatic" => options.flush_bytes = Some(1),
             "overwrite" => options.overwrite = true,
-            // Of the program: see `is_patient`.
+            // An option of this program: see `is_patient`.
             "again" => {}
             "discard" => (options.overwrite, options.discard_unclosed) = (true, true),
             other => panic!("the option {other}"),

@@ -1,4 +1,4 @@
-//! Failed creations, replaced files, and removed files: scenarios of `writer-faults`.
+//! Scenarios of `writer-faults`: failed creations, replaced files, and removed files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -37,7 +37,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, (u64, Vec<u8>)> {
     found
 }
 
-/// What had the name before.
+/// The file that had the name before.
 #[derive(Debug, Clone, Copy)]
 enum Before {
     Nothing,
@@ -83,7 +83,7 @@ impl Before {
 
 // --- creations that fail -------------------------------------------------------------------------
 
-/// A rank that makes the creation fail, and how.
+/// A rank that makes the creation fail, and the way in which it does.
 struct Cause {
     name: &'static str,
     rank: u32,
@@ -134,7 +134,7 @@ const CAUSES: [Cause; 7] = [
         rank: 2,
         words: "Too many open files",
         create: |job, path, options, is_culprit| {
-            // The lowest free number, so that none is left.
+            // The limit is the lowest free descriptor number, so that no descriptor is left.
             let free = File::open("/").unwrap().as_raw_fd() as u64;
             limited(job, path, options, is_culprit, Resource::Nofile, free)
         },
@@ -157,7 +157,7 @@ const CAUSES: [Cause; 7] = [
     },
 ];
 
-/// Only with subfiles.
+/// The cause that exists only with subfiles.
 const SUBFILE_CAUSE: Cause = Cause {
     name: "no room for a subfile",
     rank: 2,
@@ -205,7 +205,7 @@ fn limited(
     created
 }
 
-/// A failed creation leaves everything unchanged, whatever had the name before.
+/// A failed creation leaves everything unchanged, whatever the name led to before.
 pub fn leave_nothing(job: &Job) {
     // SAFETY: the handler is the system's own.
     unsafe { ignore_file_size_signal() };
@@ -251,7 +251,7 @@ pub fn leave_nothing(job: &Job) {
                 assert!(is == was, "{about}: other bytes");
             }
             job.world.barrier();
-            // Without a cause it succeeds.
+            // Without the cause, the creation succeeds.
             let mut file = Writer::create(&path, &job.world, before.replacing(subfiles)).unwrap();
             file.close().unwrap();
         }
@@ -273,7 +273,7 @@ pub fn replace(job: &Job) {
             let reader = File::open(&path).ok();
             let bytes = fs::read(&path).unwrap_or_default();
             job.world.barrier();
-            // Without the options nothing happens.
+            // Without the options, the creation changes nothing.
             if !matches!(before, Before::Nothing) {
                 let refused = job.create(&name, with_subfiles(subfiles));
                 let words = match before {
@@ -320,8 +320,8 @@ pub fn die(job: &Job, most: u64) {
     panic!("it lives: {:?}", created.err());
 }
 
-/// Several jobs want the same name at once: four of one rank, or two of two ranks. One gets it, and the others are
-/// told.
+/// Several jobs want the same name at once: four of one rank, or two of two ranks. One job gets the name, and the
+/// others get an error.
 pub fn contest(job: &Job) {
     for round in 0..40 {
         let before = Before::ALL[round % Before::ALL.len()];
@@ -354,7 +354,7 @@ pub fn contest(job: &Job) {
 
 // --- files in use --------------------------------------------------------------------------------
 
-/// No option takes the file of a running job, which is this one.
+/// No option replaces the file of a running job. The job is this one.
 pub fn in_use(job: &Job) {
     for (name, subfiles) in [
         ("whole.h5", Subfiles::None),
@@ -429,7 +429,8 @@ pub fn taken_away(job: &Job) {
     job.pause("closed");
 }
 
-/// Directories and links on the way to an open file may disappear: its place was determined when it was opened.
+/// Directories and links on the way to an open file may disappear. The place of the file was determined when it was
+/// opened.
 pub fn ways_that_go(job: &Job) {
     let at = |name: &str| job.path(name);
     let first = |act: &dyn Fn()| {

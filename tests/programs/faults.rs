@@ -26,7 +26,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const COLUMNS: u64 = 1024;
 
 fn main() {
-    // Otherwise a failing rank would wait for the others in MPI_Finalize.
+    // Without this, a failing rank would wait for the others in MPI_Finalize.
     std::panic::set_hook(Box::new(|why| {
         eprintln!("{why}");
         std::process::exit(1);
@@ -166,7 +166,7 @@ impl Job {
         })
     }
 
-    /// Reopens such a file.
+    /// Reopens a file of [`Rows`].
     fn open(&self, name: &str) -> Result<Rows<'_>> {
         self.open_with(name, Options::default())
     }
@@ -184,7 +184,7 @@ impl Job {
     }
 }
 
-/// A file with a dataset to which each flush adds a row per rank.
+/// A file with a dataset. Each flush adds a row per rank to the dataset.
 struct Rows<'j> {
     job: &'j Job,
     file: Writer,
@@ -254,8 +254,8 @@ fn with_subfiles(subfiles: Subfiles) -> Options {
 
 // --- flushes that are not asked for ---------------------------------------------------------------
 
-/// An automatic flush is due in each definition, so every second one makes it. Messages for the program wait for a
-/// flush of its own, and so do rows without a place.
+/// An automatic flush is due in each definition, so every second definition makes one. Messages for the program wait
+/// for a flush that the program makes, and so do rows without a place.
 fn unasked(job: &Job) {
     let options = Options {
         flush_every: Some(Duration::from_nanos(1)),
@@ -270,7 +270,7 @@ fn unasked(job: &Job) {
     if job.rank == 1 {
         let refused = rows.file.write(rows.rows, Selection::All, &[0u64; 1]);
         assert!(matches!(refused, Err(Error::Write { .. })));
-        // Not all ranks define it.
+        // Some ranks do not define the attribute.
         rows.file.attribute("/", "rank", 1u32).unwrap();
     }
     (0..3).for_each(|_| rows.fill());
@@ -288,8 +288,8 @@ fn unasked(job: &Job) {
 
 const FULL: &str = "No space left on device";
 
-/// The disk is full at the creation, then in a flush, then in the close, with a little more room at each attempt.
-/// Then the same when the file is reopened, and at its second close.
+/// The disk is full at the creation, then in a flush, then in the close, with a little more room at each attempt. The
+/// same happens again when the file is reopened, and at its second close.
 fn full_disk(job: &Job, subfiles: Subfiles) {
     let options = || with_subfiles(subfiles);
     let mut attempt = 0;
@@ -304,7 +304,7 @@ fn full_disk(job: &Job, subfiles: Subfiles) {
     job.pause("created");
     rows.fill_and_flush();
     job.pause("fill");
-    // Twice, with more data the second time: nothing may be lost.
+    // Two attempts, with more data the second time. Nothing may be lost.
     rows.fill();
     job.failed(rows.file.flush(), "flush", None, FULL);
     job.failed(rows.fill_and_flush_lent(), "flush", None, FULL);
@@ -358,7 +358,8 @@ fn server_of_all(job: &Job) {
     flush_in_vain(job, rows.unwrap(), "Permission denied");
 }
 
-/// The nodes would write one file, on a file system that cannot merge their writes. Then each writes its own.
+/// Nodes would share a file on a file system that cannot merge their writes. Each node writes a file of its own
+/// instead.
 fn one_file_of_nodes(job: &Job) {
     let create = |subfiles| job.create("own.h5", with_subfiles(subfiles));
     let refused = create(Subfiles::None);
@@ -419,7 +420,7 @@ fn file_size(job: &Job) {
             rows.fill();
             job.failed(rows.file.flush(), "flush", Some(culprit), TOO_LARGE);
         }
-        // Once more, with the next flush in it.
+        // The flush fails once more, with another row in it.
         rows.fill();
         job.failed(rows.file.flush(), "flush", Some(culprit), TOO_LARGE);
         job.pause(&format!("{name}-limited"));
@@ -442,7 +443,7 @@ unsafe fn ignore_file_size_signal() {
     }
     const SIGXFSZ: i32 = 25;
     const SIG_IGN: usize = 1;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's promise.
     unsafe { signal(SIGXFSZ, SIG_IGN) };
 }
 
@@ -475,10 +476,10 @@ fn swapped(job: &Job) {
         rows.fill_and_flush();
         let swap = (job.rank == culprit).then(|| Swap::new(&job.path(&file(name)), device));
         rows.fill();
-        // Definitions must get through, too.
+        // Definitions must reach the journal as well.
         rows.file.attribute("/rows", "made", 2u32).unwrap();
         job.failed(rows.file.flush(), "flush", Some(culprit), words);
-        // A journal that could not be restored is restored now, which is impossible on a device.
+        // A journal that could not be restored before is restored now. This fails on a device.
         job.failed(rows.file.flush(), "flush", Some(culprit), name);
         job.failed(rows.file.close(), "flush", Some(culprit), name);
         job.pause(&format!("{name}-swapped"));
@@ -491,7 +492,7 @@ fn swapped(job: &Job) {
     }
 }
 
-/// Another file in place of an open one, which dropping restores.
+/// Another file in place of an open one. Dropping restores the original.
 struct Swap {
     /// Descriptors, with copies of the originals.
     kept: Vec<(i32, OwnedFd)>,
@@ -532,7 +533,7 @@ impl Drop for Swap {
 fn replace(number: i32, file: BorrowedFd<'_>) {
     use std::mem::ManuallyDrop;
     use std::os::fd::FromRawFd;
-    // SAFETY: the number is open, and stays so; the owner is not dropped here.
+    // SAFETY: the descriptor is open, and stays open, because `owner` is not dropped here.
     let mut owner = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
     rustix::io::dup2(file, &mut owner).unwrap();
 }
@@ -598,7 +599,7 @@ fn no_descriptors(job: &Job) {
         if job.rank == culprit {
             let open = fs::read_dir("/proc/self/fd").unwrap().count() as u64;
             let lower = Rlimit {
-                // The directory itself was open.
+                // The limit counts the open directory, too.
                 current: Some(open - 1),
                 maximum: limit.maximum,
             };
@@ -622,7 +623,7 @@ fn misuse(job: &Job) {
     after_the_close(job);
 }
 
-/// Invalid writes on one or two ranks: only they are missing.
+/// Invalid writes on one or two ranks. Only these writes are missing afterwards.
 fn refused_writes(job: &Job) {
     let mut rows = job.create("refused.h5", Options::default()).unwrap();
     let data = rows.rows;
@@ -659,7 +660,7 @@ fn refused_writes(job: &Job) {
     for (number, (attempt, words)) in attempts.into_iter().enumerate() {
         let culprit = number as u32 % job.ranks;
         rows.fill();
-        // Of several ranks the first one is reported.
+        // If several ranks fail, the first one is reported.
         if job.rank == culprit || job.rank + 1 == job.ranks {
             let error = attempt(&mut rows.file, data).expect_err("a refusal");
             let kind = matches!(error, Error::Write { .. } | Error::Definition { .. });
@@ -669,7 +670,7 @@ fn refused_writes(job: &Job) {
             }
         }
         job.refused(rows.file.flush(), culprit, words);
-        // It is reported once.
+        // The error is reported once.
         rows.fill_and_flush();
     }
     rows.fill();
@@ -677,7 +678,7 @@ fn refused_writes(job: &Job) {
         let wrong = rows.file.write(data, Selection::All, &[0u64; 1]);
         assert!(matches!(wrong, Err(Error::Write { .. })));
     }
-    // The file is closed nevertheless.
+    // The file is closed in spite of the error.
     job.refused(rows.file.close(), 1, "/rows");
     let closed = Err(Error::Closed {
         file: job.path("refused.h5"),
@@ -686,8 +687,8 @@ fn refused_writes(job: &Job) {
     job.pause("refused");
 }
 
-/// A full buffer goes to the file. Appended rows have no place there before the flush: a rank whose buffer they fill
-/// keeps what it has, and takes more after a flush.
+/// A full buffer goes to the file. Appended rows have no place there before the flush. A rank whose buffer is full of
+/// such rows keeps them, and accepts more after a flush.
 fn full_buffers(job: &Job) {
     let limit = 3 * COLUMNS * 8;
     let options = Options {
@@ -707,7 +708,7 @@ fn full_buffers(job: &Job) {
     rows.file.append(appended, &two).unwrap();
     let held = rows.file.buffered();
     assert_eq!(held, 2 * COLUMNS * 8);
-    // The extent of this flush is defined, but its rows no longer fit.
+    // The flush has defined this extent, but its rows no longer fit.
     let (at, row) = rows.next();
     let selection = Selection::block(&at, &[1, COLUMNS]);
     for _ in 0..2 {
@@ -785,7 +786,7 @@ fn after_the_close(job: &Job) {
 fn differences(job: &Job) {
     different_objects(job);
     different_attributes(job);
-    // The test kills the job here: with a file flushed without an attribute, and one unflushed row.
+    // The test kills the job here. It has one file whose flush lacks an attribute, and one unflushed row.
     let mut dying = job.create("dying.h5", Options::default()).unwrap();
     dying.file.attribute("/", "rank", job.rank).unwrap();
     dying.fill();
@@ -850,7 +851,7 @@ fn different_objects(job: &Job) {
             "rank 2 defines dataset /packed with filters [deflate 6], rank 0 with filters []",
         ),
         (
-            // One more definition, and an attribute that differs, too: the attribute does not prevent the flush.
+            // An additional definition, and a different attribute. The attribute does not prevent the flush.
             "more",
             |file, rank| {
                 file.attribute("/", "rank", rank).unwrap();
@@ -874,7 +875,7 @@ fn different_objects(job: &Job) {
         job.failed(rows.file.flush(), "flush", Some(culprit), words);
         job.failed(rows.file.close(), "flush", Some(culprit), words);
     }
-    // What the other ranks define later is no longer a difference.
+    // Later definitions of the other ranks are no difference.
     let mut rows = job.create("late.h5", Options::default()).unwrap();
     rows.fill();
     let define = |file: &mut Writer| file.group("/late").unwrap();
@@ -888,7 +889,7 @@ fn different_objects(job: &Job) {
     rows.file.close().unwrap();
 }
 
-/// Attributes that differ are left out, and reported once. Their names are free again.
+/// Different attributes are left out, and reported once. Their names are free again.
 fn different_attributes(job: &Job) {
     let mut rows = job.create("attributes.h5", Options::default()).unwrap();
     let started = format!("10:00:0{}", job.rank);
@@ -901,14 +902,14 @@ fn different_attributes(job: &Job) {
         r#"attribute started of / (rank 1 defines it as "10:00:01", rank 0 as "10:00:00")"#,
     );
     rows.fill_and_flush();
-    // In another order they are the same.
+    // The same attributes in another order do not differ.
     let mut names = ["started", "ended"];
     names.rotate_left(job.rank as usize % 2);
     for name in names {
         rows.file.attribute("/", name, "agreed").unwrap();
     }
     rows.fill_and_flush();
-    // Several, some of them on one rank only; and a write is refused in the same flush.
+    // Several attributes differ, and some of them exist on one rank only. A write is refused in the same flush.
     rows.file.attribute("/rows", "rank", job.rank / 2).unwrap();
     if job.rank == 1 {
         rows.file.attribute("/rows", "lonely", 1.5).unwrap();
@@ -931,7 +932,7 @@ fn different_attributes(job: &Job) {
         assert!(error.contains(words), "{error}");
     }
     job.refused(flushed, 3, "");
-    // The close is complete nevertheless, and reports it.
+    // The close is complete, and reports the difference.
     if job.rank == 2 {
         rows.file.attribute("/", "late", [1, 2]).unwrap();
     }
@@ -964,7 +965,7 @@ fn several(job: &Job) {
     for round in 0..4 {
         own.fill();
         all.fill();
-        // In another order on each half: no rank waits for one of the other half.
+        // The two halves use another order. No rank waits for a rank of the other half.
         if half == round % 2 {
             own.file.flush().unwrap();
         }
@@ -981,7 +982,7 @@ fn several(job: &Job) {
 
 // --- closes that fail ----------------------------------------------------------------------------
 
-/// The table does not fit: first a small one, written by the first rank for all, then that of the last rank only.
+/// The table does not fit. At first it is small, and the first rank writes all of it. Then it is the last rank's alone.
 fn closes_that_fail(job: &Job) {
     // SAFETY: the handler is the system's own.
     unsafe { ignore_file_size_signal() };
@@ -991,8 +992,8 @@ fn closes_that_fail(job: &Job) {
     }
 }
 
-/// A close of a log whose last rank has `entries` entries of its own, where the rank `limited` can write only to the
-/// start of a file.
+/// Closes a log whose last rank has `entries` entries of its own. The rank `limited` can write only to the start of a
+/// file.
 fn close_without_room(job: &Job, name: &str, entries: u64, limited: u32) {
     let options = Options {
         deflate_selections: false,

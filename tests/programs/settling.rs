@@ -17,7 +17,7 @@ fn settling() -> Options {
     }
 }
 
-/// Checks that all ranks are told the same, and the writer is closed.
+/// Checks that all ranks get the same error, and the writer is closed.
 #[track_caller]
 fn not_settled(job: &Job, rows: &mut Rows<'_>, closed: Result<()>, words: &str) {
     let error = closed.expect_err("a log that is not settled");
@@ -49,7 +49,7 @@ fn settled(job: &Job) {
     let mut rows = filled(job, "settled.h5", settling());
     rows.fill();
     rows.file.close().unwrap();
-    // It is no log any more.
+    // The file is no log any more.
     let opened = job.open("settled.h5");
     job.failed(opened, "open", Some(0), "`h5logfs settle --undo` makes one");
     // A reopened log is settled at its second close.

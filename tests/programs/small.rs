@@ -4,9 +4,10 @@
 //! writer-small FILE WRITES MIB series|turns|records|scattered
 //! ```
 //!
-//! Each rank writes blocks of one element of eight bytes: every second one of its own row, those of one row in turns
-//! with the other ranks, the same 16 of each record, or elements of a cube in no order. MIB is the limit of the
-//! buffer. The ranks print the KiB by which they grew until everything was flushed, and until the close.
+//! Each rank writes blocks of one element of eight bytes. `series`: every second element of its own row. `turns`:
+//! elements of one row, in turns with the other ranks. `records`: the same 16 elements of each record. `scattered`:
+//! elements of a cube in no order. MIB is the limit of the buffer. The ranks print the KiB by which they grew until
+//! everything was flushed, and until the close.
 
 use h5logfs_writer::{DatasetSpec, Error, Options, Selection, Writer};
 use mpi::traits::*;
@@ -43,7 +44,7 @@ fn main() {
     };
     let data = file.dataset("/data", spec).unwrap();
     let cube = side * side * side;
-    // It has no common divisor with the number of elements, and consecutive elements are far apart.
+    // The step has no common divisor with the number of elements, and consecutive elements are far apart.
     let step = (cube / 1000 * 618..).find(|step| gcd(*step, cube) == 1);
     let step = step.unwrap();
     let mut at = 0;

@@ -304,7 +304,7 @@ impl Churn {
     fn remove(&mut self, at: usize) -> &'static str {
         let slot = &mut self.slots[at];
         slot.condition = Condition::Gone;
-        // It may be gone already.
+        // The file may already be gone.
         let _ = fs::remove_file(self.source.join(&slot.path));
         for other in self.others(at) {
             let _ = fs::remove_dir_all(&other).or_else(|_| fs::remove_file(&other));
@@ -518,9 +518,9 @@ const EXPECTED_OF_LIBHDF5: [&str; 9] = [
     "file signature not found",
     "truncated file",
     "unable to",
-    // By the name, which is gone (libhdf5 2 does not report errno there).
+    // The name is gone. libhdf5 2 does not report errno there.
     "can't retrieve stat info for file",
-    // Of an ordinary file that is cut while it is opened: libhdf5 takes what is behind the end for zeros.
+    // An ordinary file is cut while it is opened. libhdf5 reads zeros past the end.
     "ring type mismatch",
     "message type not found",
 ];
@@ -701,7 +701,7 @@ fn soak() {
     let mounted = Mounted::new(&source, &options);
     let files = churn.slots.iter().map(|slot| mounted.join(&slot.path));
     let files: Vec<PathBuf> = files.collect();
-    // The first files open what the daemon keeps open.
+    // The first opens also open the files that the daemon keeps open.
     for file in &files {
         fs::read(file).unwrap();
     }

@@ -408,7 +408,7 @@ print(len(rows))
     }
 }
 
-/// The package of the library only; tests/mount/admin/install.rs tests that of the program.
+/// The package of the library. tests/mount/admin/install.rs tests the package of the program.
 #[test]
 #[ignore = "make test-deb"]
 fn the_debian_package_has_the_library() {

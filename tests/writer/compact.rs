@@ -1,4 +1,4 @@
-//! `h5logfs-compact-mpi`: the file that several processes make, and what they leave after a failure.
+//! `h5logfs-compact-mpi`: the file that several processes make, and the rest after a failure.
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of kills, `H5LOGFS_TEST_SEED` the first seed.
 

@@ -145,7 +145,7 @@ impl Place {
         }
     }
 
-    /// Whether the log has data behind its last commit. `recover` would keep them in a file of their own.
+    /// Whether the log has data after its last commit. `recover` would keep them in a file of their own.
     fn is_in_flush(&self, name: &str) -> bool {
         let [log, journal] = self.bytes(name);
         let journal = String::from_utf8(journal).unwrap();

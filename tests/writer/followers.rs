@@ -94,7 +94,7 @@ impl Follower {
     }
 }
 
-/// `h5logfs follow`, whose extents must be those of the flush.
+/// Follows with `h5logfs follow`. Its extents must be those of the flush.
 fn by_command(log: &Path) -> Follower {
     let mut command = Command::new(PROGRAM);
     command.arg("follow").arg(log);

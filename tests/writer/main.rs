@@ -1,4 +1,4 @@
-//! The writer under `mpirun`: what it writes, what it survives, and its C interface.
+//! The writer under `mpirun`: its output, its behaviour under faults, and its C interface.
 
 #[path = "../common/mod.rs"]
 mod common;

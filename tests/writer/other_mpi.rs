@@ -40,8 +40,8 @@ fn a_program_of_another_mpi_is_told() {
     assert_eq!(names_in(logs.path()), [""; 0]);
 }
 
-/// As in Python, whose extension modules see only their own libraries: each MPI gets its own calls, except those that
-/// export them to all, as Open MPI does.
+/// Extension modules of Python see only their own libraries. Each MPI gets its own calls, except those that a library
+/// exports to all, as Open MPI does.
 #[test]
 fn a_process_in_which_another_mpi_runs_aside_is_told() {
     let Some(other) = Mpi::other() else { return };

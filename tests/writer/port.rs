@@ -1,4 +1,4 @@
-//! What a program ported to the writer needs, from the call to the view of readers.
+//! Programs ported to the writer, from their calls to the view of readers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,7 @@ impl Ported {
         self.dir.path().join("log.h5")
     }
 
-    /// The mount's view of the log, as a file.
+    /// Exports the log, as the mount shows it.
     fn exported(&self, name: &str) -> PathBuf {
         let shown = self.dir.path().join(name);
         let mut export = Command::new(PROGRAM);
@@ -98,7 +98,7 @@ fn check_scales(shown: &Path) {
     shows("int seeds(member) ;");
 }
 
-/// In a closed, an unclosed and a recovered file; through a mount, and exported.
+/// The names must be right in a closed, an unclosed and a recovered file, through a mount and after an export.
 #[test]
 fn dimensions_have_the_names_of_their_scales() {
     let (closed, open) = (Ported::write(2, "scales"), Ported::write(2, "open-scales"));
@@ -117,7 +117,7 @@ fn dimensions_have_the_names_of_their_scales() {
     assert!(output.status.success(), "{}", said(&output));
     let recovered = open.exported("recovered.h5");
     check_scales(&recovered);
-    // The view before the close equals the result of the close.
+    // The view before the close equals the view after it.
     for python in Python::all() {
         python.same(&unclosed, &recovered).unwrap();
     }
@@ -160,7 +160,7 @@ with h5py.File(sys.argv[1], 'r') as f:
     }
 }
 
-/// Also after a failed flush, and in a dataset to which only one rank appends.
+/// The order also holds after a failed flush, and in a dataset to which only one rank appends.
 #[test]
 fn appended_rows_lie_in_the_order_of_the_ranks() {
     let ported = Ported::write(4, "appends");

@@ -48,8 +48,8 @@ fn shown(python: &Python, dir: &Path) -> Shown {
     Shown::by(&command.output().unwrap())
 }
 
-/// With `fsync=close` nothing is forced to disk before the close. The system may write back anything, as here after
-/// flush 4; the disk then has the journal as of that time.
+/// With `fsync=close` nothing is forced to disk before the close. The system may write data back at any time, as here
+/// after flush 4. The disk then has the journal as of that time.
 fn closed_logs_survive(subfiles: &str, python: &Python) {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("disk");

@@ -1,4 +1,4 @@
-//! Reopened files: their content, who sees it, and what is refused.
+//! Reopened files: their content, the programs that see it, and refused operations.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -141,7 +141,7 @@ fn a_log_goes_on_where_earlier_jobs_ended() {
     }
 }
 
-/// Fails unless the files equal those of the same log closed by another process.
+/// Fails unless the files equal those of the same log after a close by another process.
 fn same_but_times(files: &[(PathBuf, Vec<u8>)], others: &[(PathBuf, Vec<u8>)], about: &str) {
     assert_eq!(files.len(), others.len(), "{about}");
     for ((path, bytes), (_, others)) in files.iter().zip(others) {

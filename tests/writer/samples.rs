@@ -1,9 +1,9 @@
-//! The samples in the README and all other documents are run, and must print what the documents show.
+//! Runs the samples in the README and all other documents. They must print what the documents show.
 //!
-//! A document says before a block that cannot run why (`<!-- not run: REASON -->`), and before a block of Rust or of
-//! a part of a C program which file contains its lines (`<!-- part of: PATH -->`). In the output shown, `…` stands
-//! for variable text: within a line, or for any number of lines. `samples/place.rs` makes the files that samples
-//! name.
+//! A comment before a block explains a special case. `<!-- not run: REASON -->` says why the block cannot run.
+//! `<!-- part of: PATH -->` names the file that contains the lines of a block of Rust, or of a part of a C program. In
+//! the output shown, `…` stands for variable text: within a line, or for any number of lines. `samples/place.rs` makes
+//! the files that samples name.
 
 mod blocks;
 mod guide_program;

@@ -64,7 +64,7 @@ fn a_close_settles_the_file_or_leaves_the_log() {
     run.job.succeed();
 }
 
-/// Kills a job while it settles its file. Returns what is left.
+/// Kills a job while it settles its file. Returns the state of the file.
 fn kill_settling(seed: u64, usual: Duration, python: &Python) -> &'static str {
     let mut numbers = Numbers(seed);
     let flushes = 10 + numbers.below(10);

@@ -1,7 +1,7 @@
 //! The entries of one process (`docs/formats/logvol.md`, sections 4 to 6), counted or written.
 //!
-//! A section is produced twice: first to find its length, and with it the offset of each section in the
-//! file, and then to write data and entries through buffers of fixed size.
+//! A section is produced twice. The first pass counts its bytes, from which the offset of each section in the file
+//! follows. The second pass writes data and entries through buffers of fixed size.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -48,11 +48,11 @@ pub enum Stored {
     Hole,
 }
 
-/// One write of the program that made the log.
+/// A write of the program that made the log.
 #[derive(Debug)]
 pub struct Entry<'a> {
     pub dataset: &'a Dataset,
-    /// Record number. With it the blocks lack the first dimension.
+    /// Record number. With a record number, blocks have no first dimension.
     pub record: Option<u64>,
     pub blocks: &'a Blocks,
     pub spelling: Spelling,
@@ -104,7 +104,7 @@ impl<'a> Entry<'a> {
         Ok(entry.append_to(out))
     }
 
-    /// The dimensions that the blocks have.
+    /// The dimensions of the blocks.
     fn own_dims(&self) -> &[u64] {
         &self.dataset.dims[usize::from(self.record.is_some())..]
     }
@@ -158,9 +158,9 @@ pub struct Lengths {
 #[derive(Debug)]
 pub struct Places<'a> {
     pub file: &'a File,
-    /// Of its data in each flush.
+    /// Offset of its data in each flush.
     pub data: Vec<u64>,
-    /// Of its entries.
+    /// Offset of its entries.
     pub metadata: u64,
 }
 
@@ -175,7 +175,7 @@ pub struct Section<'a> {
     data: Gathered,
     /// The latest entry.
     entry: Vec<u8>,
-    /// Its data, where they are deflated.
+    /// The data of the latest entry, if they are deflated.
     scratch: Vec<u8>,
 }
 
@@ -214,7 +214,7 @@ impl<'a> Section<'a> {
             self.lengths.data.resize(self.flush + 1, 0);
         }
         let position = self.lengths.metadata;
-        // The length of an entry does not depend on it.
+        // The offset has no effect on the length of the entry, so it may be unknown.
         let data = self.places.as_ref().map_or(0, |p| p.data[self.flush]);
         let offset = data + self.lengths.data[self.flush];
         self.entry.clear();
@@ -327,7 +327,7 @@ struct Onto<'a> {
 }
 
 impl Onto<'_> {
-    /// Sets the offset of the next bytes. Mostly it does not change.
+    /// Sets the offset of the next bytes. In most cases the offset is unchanged.
     fn go_to(&mut self, offset: u64) -> io::Result<()> {
         if offset != self.gathered.offset + self.gathered.bytes.len() as u64 {
             self.flush()?;

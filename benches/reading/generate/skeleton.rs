@@ -24,9 +24,9 @@ const DEFLATE: [u32; 4] = [1, 1, 1, LEVEL];
 
 /// Offsets in the file.
 pub struct Logs {
-    /// Of each `_ld_N`.
+    /// Offset of each `_ld_N`.
     pub data: Vec<u64>,
-    /// Of `_md_0`.
+    /// Offset of `_md_0`.
     pub metadata: u64,
 }
 

@@ -12,19 +12,19 @@ use crate::client::{Clients, Read, Timed, Way};
 use crate::mounts::Scratch;
 use crate::report::{Goal, Outcome, Row, Unit};
 
-/// The module that has ADIOS2's reader, and the name of the reader in `client.py`.
+/// The module with ADIOS2's reader. The reader has the same name in `client.py`.
 pub const MODULE: &str = "adios2";
 const ARRAYS: [&str; 2] = ["arrays, 1 thread", "arrays, all cores"];
 
-/// A directory, and what is read from it.
+/// A directory, and the read to measure.
 struct Job {
     what: &'static str,
-    /// What `adios.py` writes.
+    /// Arguments of `adios.py` for writing the directory.
     written: Vec<String>,
-    /// All names are asked for before the read.
+    /// Whether all names are requested before the read.
     lists: bool,
     read: Read,
-    /// It is copied to an ordinary file, too.
+    /// Whether the directory is copied to an ordinary file, too.
     is_copied: bool,
 }
 
@@ -101,7 +101,7 @@ fn jobs(size: Size) -> Vec<Job> {
     ]
 }
 
-/// The figures of one contestant: of first and of second reads, by round.
+/// The figures of one contestant by round: those of first reads, and those of second reads.
 #[derive(Default)]
 struct Passes([Vec<f64>; 2]);
 
@@ -195,7 +195,7 @@ fn copy(bench: &Bench, directory: &Path, out: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Runs `adios.py`, and returns what it prints.
+/// Runs `adios.py`, and returns its output.
 fn script<'a>(bench: &Bench, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches/reading/adios.py");
     done(

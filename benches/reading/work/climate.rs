@@ -10,7 +10,7 @@ use crate::generate::blocks::{Runs, share};
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section, Spelling};
 use crate::report::Outcome;
 
-/// Levels of the decompositions that have several.
+/// Number of levels in the decompositions that have levels.
 const LEVELS: u64 = 8;
 
 pub struct Climate {
@@ -173,7 +173,7 @@ pub fn real(bench: &Bench, out: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// One variable, all of them, one cell of all of them.
+/// Reads one variable, all variables, and one cell of all variables.
 fn read(bench: &Bench, prepared: &Prepared, case: &str, out: &mut Outcome) -> Result<()> {
     let variables = bench.with_client(|client| client.describe(&prepared.native()))?;
     let largest = variables

@@ -1,5 +1,5 @@
-//! Logs of up to 10^8 blocks: how long until the first value can be read, and what memory the index
-//! takes. No native file is made.
+//! Logs of up to 10^8 blocks, with two measurements: the time to the first value, and the memory of the index. There is
+//! no native file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ pub fn shared(bench: &Bench, out: &mut Outcome) -> Result<()> {
         rate: None,
         memory: None,
     };
-    // One variable needs the distinct blocks of one decomposition.
+    // One variable needs only the distinct blocks of its own decomposition.
     measure(bench, "shared-patterns", &plan, plan.blocks, &goals, out)
 }
 
@@ -134,7 +134,7 @@ struct Figures {
     kept: Vec<f64>,
 }
 
-/// `blocks` is the number of distinct blocks in the index of the last dataset, which is read.
+/// Measures a log. `blocks` is the number of distinct blocks in the index of the last dataset, which is read.
 fn measure(
     bench: &Bench,
     name: &str,
@@ -193,7 +193,7 @@ struct Measurement<'a> {
     bench: &'a Bench,
     prepared: &'a Prepared,
     dataset: &'a Dataset,
-    /// The element in its middle.
+    /// The element in the middle of the dataset.
     value: [Read; 1],
     expected: f64,
     /// The index directory of the reopened mounts.

@@ -31,7 +31,7 @@ const fn workload(
     Workload { name, about, run }
 }
 
-/// In the order in which they run. The workloads that share the log of slabs follow each other.
+/// All workloads, in the order in which they run. Workloads that share the log of slabs follow each other.
 pub const ALL: [Workload; 21] = [
     workload(
         "slabs",

@@ -1,5 +1,4 @@
-//! One large dataset that several writers have logged in slabs of whole rows, and several ways to read
-//! it.
+//! One large dataset that several writers have logged in slabs of whole rows, and several ways to read it.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -20,7 +19,7 @@ const READERS: u64 = 8;
 
 pub struct Slabs {
     dataset: Dataset,
-    /// How often the whole dataset is written. The last time counts.
+    /// Number of times that the whole dataset is written. The last time counts.
     times: u64,
     flushes: u64,
 }
@@ -30,7 +29,7 @@ pub fn once(size: Size) -> Slabs {
     Slabs::new(size.pick([512, 1024], [8192, 16384]), 1)
 }
 
-/// An eighth of that, written eight times.
+/// An eighth of [`once`], written eight times.
 pub fn eight_times(size: Size) -> Slabs {
     Slabs::new(size.pick([512, 1024], [1024, 16384]), 8)
 }
@@ -54,7 +53,7 @@ impl Plan for Slabs {
         WRITERS
     }
 
-    /// Each flush has some consecutive slabs. They go to the writers in turn.
+    /// Writes the slabs of a rank. Each flush has some consecutive slabs, which go to the writers in turn.
     fn write(&self, rank: u64, section: &mut Section<'_>) -> Result<()> {
         let [rows, columns] = self.dataset.dims[..] else {
             return Ok(());
@@ -80,7 +79,7 @@ impl Plan for Slabs {
     }
 }
 
-/// The log. The first workload that needs it writes it.
+/// The log of slabs. The first workload that needs the log writes it.
 fn prepared(bench: &Bench, out: &mut Outcome) -> Result<Rc<Prepared>> {
     if let Some(prepared) = &*bench.slabs.borrow() {
         return Ok(Rc::clone(prepared));
@@ -164,7 +163,7 @@ pub fn columns(bench: &Bench, out: &mut Outcome) -> Result<()> {
     bench.compare(&prepared, &job, true, out)
 }
 
-/// Several processes read at the same time, each its own part in pieces.
+/// Several processes read at the same time. Each reads its own part in pieces.
 pub fn readers(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let prepared = prepared(bench, out)?;
     let field = dataset(&prepared)?;
@@ -197,7 +196,7 @@ fn at_once(clients: &Clients, path: &Path, parts: &[Vec<Read>]) -> Result<Vec<f6
     let taken = parts.iter().map(|_| clients.take());
     let mut readers = taken.collect::<Result<Vec<_>>>()?;
     let now = clock_gettime(ClockId::Monotonic);
-    // Enough time for all clients to get the request.
+    // The clients get the request in this time.
     let begin = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9 + 0.1;
     for (client, reads) in readers.iter_mut().zip(parts) {
         client.time_from(begin, path, reads)?;

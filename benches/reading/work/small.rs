@@ -15,7 +15,7 @@ const WRITERS: u64 = 4;
 pub struct Small {
     dataset: Dataset,
     runs: Vec<Runs>,
-    /// How many runs there are along each dimension.
+    /// Number of runs along each dimension.
     counts: Vec<u64>,
     /// Blocks of an entry.
     together: u64,

@@ -133,7 +133,7 @@ pub fn first_value(bench: &Bench, out: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// How long a program that reads without a mount takes to open a log whose index is kept.
+/// Time in which a program without a mount opens a log whose index is kept.
 pub fn known(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let prepared = bench.generate("known", &large(bench.size))?;
     prepared.written.iter().for_each(|w| out.log(w));
@@ -169,7 +169,7 @@ pub fn known(bench: &Bench, out: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// `ls -l` of 1,000 logs through the mount, compared with that of the source.
+/// `ls -l` of 1,000 logs through the mount, compared with `ls -l` in the source.
 pub fn listing(bench: &Bench, out: &mut Outcome) -> Result<()> {
     let logs = bench.size.pick(30, 1000);
     let prepared = bench.generate("listing", &ordinary(bench.size))?;

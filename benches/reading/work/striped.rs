@@ -14,7 +14,7 @@ use crate::report::{Goal, Outcome};
 const SUBFILES: usize = 8;
 /// Bytes of a superblock of version 0.
 const SUPERBLOCK: usize = 96;
-/// Where such a superblock has the end of the file, and behind it the address of the driver information.
+/// Offset of the end-of-file address in the superblock. The address of the driver information follows it.
 const END: u64 = 40;
 
 pub fn whole(bench: &Bench, out: &mut Outcome) -> Result<()> {
@@ -40,7 +40,7 @@ pub fn whole(bench: &Bench, out: &mut Outcome) -> Result<()> {
     bench.compare(&prepared, &first, false, out)
 }
 
-/// Stripes the native file, in the place of the log.
+/// Replaces the log by the native file in stripes.
 fn put(prepared: &Prepared, stripe: usize) -> Result<()> {
     add_driver_information(prepared, stripe)?;
     let contents = fs::read(prepared.native())?;
@@ -60,8 +60,8 @@ fn put(prepared: &Prepared, stripe: usize) -> Result<()> {
     Ok(())
 }
 
-/// Adds to the native file what the driver says of itself (`docs/formats/hdf5-subfiling.md`, section 4). Readers without it
-/// do not mind.
+/// Adds the driver information to the native file (`docs/formats/hdf5-subfiling.md`, section 4). Readers without the
+/// driver ignore it.
 fn add_driver_information(prepared: &Prepared, stripe: usize) -> Result<()> {
     let file = File::options().write(true).open(prepared.native())?;
     let end = file.metadata()?.len();

@@ -96,7 +96,7 @@ pub fn moved(bench: &Bench, out: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// The first element of each chunk is compared with what was generated.
+/// The first element of each chunk is compared with the generated value.
 fn move_over(log: &Path, dataset: &Dataset, window: u64, seed: u64) -> Result<f64> {
     let (dir, name) = SourceDir::of_file(log)?;
     // A chunk takes a little more memory than its bytes.

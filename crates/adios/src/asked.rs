@@ -1,13 +1,14 @@
-//! What is read of a step.
+//! Requests: the parts of a step to read.
 
-/// What is read of a step.
+/// The parts of a step to read.
 #[derive(Clone, Copy)]
 pub enum Asked<'a> {
     /// The variables of these names, and the attributes.
     Some(&'a dyn Fn(&str) -> bool),
-    /// All variables, with what decides the objects, and the attributes. Blocks of global arrays may be merged.
+    /// All variables and the attributes, without the details that do not affect the objects. Blocks of global arrays
+    /// may be merged.
     Outline,
-    /// This variable.
+    /// The variable of this name.
     One(&'a str),
 }
 

@@ -32,7 +32,7 @@ use index::Records;
 use record::Record;
 use variables::Variables;
 
-/// Where the metadata of each step lies, and the meaning of the record formats.
+/// The places of the metadata of all steps, and the meaning of the record formats.
 #[derive(Debug)]
 pub struct Index {
     header: Header,
@@ -172,8 +172,8 @@ pub fn step(
     })
 }
 
-/// Where the records of a step lie in its section of `md.0`: first those of variables, one per writer, then those of
-/// attributes (section 3.2).
+/// The places of a step's records in its section of `md.0`: first the records of variables, one per writer, then those
+/// of attributes (section 3.2).
 fn blocks(section: Numbers<'_>, writers: usize) -> Result<Vec<Range<u64>>> {
     let sizes = section.part(8, 16 * writers as u64);
     let sizes = sizes.map_err(|fault| fault.at("md.0: sizes of the records"))?;
@@ -193,7 +193,7 @@ struct Reading<'a> {
     index: &'a Index,
     formats: &'a dyn Bytes,
     section: Numbers<'a>,
-    /// Where the section begins in `md.0`.
+    /// Offset of the section in `md.0`.
     at: u64,
 }
 

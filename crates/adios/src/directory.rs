@@ -1,7 +1,7 @@
 //! The steps of one directory, of either version.
 //!
-//! [`Directory::open`] walks through `md.idx` and keeps where the metadata of each step lies. [`Directory::step`]
-//! reads one step, so the request decides what is read.
+//! [`Directory::open`] walks through `md.idx` and keeps the places of the steps' metadata. [`Directory::step`] reads
+//! one step. The caller chooses the parts to read.
 
 use crate::asked::Asked;
 use crate::header::{Header, Version};
@@ -21,7 +21,7 @@ fn damaged(step: Result<Step>) -> Result<Step> {
     }
 }
 
-/// Where the metadata of all steps of a directory lies.
+/// The places of the metadata of all steps of a directory.
 #[derive(Debug)]
 pub struct Directory {
     header: Header,
@@ -91,8 +91,8 @@ impl Directory {
         size_of::<Self>() + index
     }
 
-    /// Reads the metadata of one step. `is_asked` chooses variables by name; others cost as little as possible. Where
-    /// all of the metadata is damaged, the step has one problem and nothing else.
+    /// Reads the metadata of one step. `is_asked` chooses variables by name; others cost as little as possible. If all
+    /// of the metadata is damaged, the step has one problem and nothing else.
     pub fn step(
         &self,
         files: Files<'_>,
@@ -104,8 +104,8 @@ impl Directory {
         damaged(section.and_then(|section| self.read(files, number, &section, asked)))
     }
 
-    /// Reads as [`Directory::step`] does, all variables, but only what decides the objects: blocks may be merged.
-    /// `section` is memory for the metadata, which the next step can reuse.
+    /// Reads all variables of a step as [`Directory::step`] does, without the details that do not affect the objects.
+    /// Blocks may be merged. `section` is memory for the metadata, which the next step can reuse.
     pub fn outline(&self, files: Files<'_>, number: usize, section: &mut Vec<u8>) -> Result<Step> {
         let read = self.section_into(files, number, section);
         damaged(read.and_then(|()| self.read(files, number, section, Asked::Outline)))
@@ -125,8 +125,8 @@ impl Directory {
         }
     }
 
-    /// Reads as [`Directory::step`] does, one variable without attributes. `section` is that of the step. In BP5 one
-    /// variable of thousands costs as little as the only one.
+    /// Reads one variable of a step as [`Directory::step`] does, without attributes. `section` is that of the step. In
+    /// BP5 the cost does not depend on the number of other variables.
     pub fn variable(
         &self,
         files: Files<'_>,

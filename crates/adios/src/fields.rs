@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// The next `len` bytes as fields of their own, which keep their place in the whole.
+    /// The next `len` bytes as separate fields. They keep their place in the whole.
     pub fn part(&mut self, len: u64) -> Result<Fields<'a>> {
         let from = self.at;
         self.take(usize::try_from(len)?)?;

@@ -13,7 +13,7 @@ pub enum Version {
     Bp5,
 }
 
-/// What `md.idx` says about the directory as a whole.
+/// The statement of `md.idx` about the directory as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The format.
@@ -22,7 +22,7 @@ pub struct Header {
     pub is_big_endian: bool,
     /// A writer has the directory open, or died without closing it.
     pub is_active: bool,
-    /// Dimensions are in Fortran order. BP4 says so elsewhere: always false there.
+    /// Dimensions are in Fortran order. Always false for BP4, which records the order elsewhere.
     pub is_column_major: bool,
     /// The steps are shown as one (section 3.9).
     pub is_flattened: bool,
@@ -38,7 +38,7 @@ impl Header {
     /// Bytes of the header.
     pub const LEN: usize = 64;
 
-    /// Whether these bytes can begin an `md.idx` of a directory that this crate reads. A cheap check, and no promise.
+    /// Whether these bytes can begin an `md.idx` of a directory that this crate reads. The check is cheap and may err.
     pub fn is_one(bytes: &[u8]) -> bool {
         bytes.len() >= Self::LEN && bytes.starts_with(SIGNATURE) && matches!(bytes[37], 4 | 5)
     }

@@ -1,10 +1,10 @@
-//! ADIOS2 BP4 and BP5 directories (`docs/formats/adios-bp.md`, whose section numbers this crate cites): the content
-//! of each step, and the HDF5 objects that a reader sees. The crate opens no file and needs no ADIOS2: it turns bytes
-//! into plain data.
+//! ADIOS2 BP4 and BP5 directories: the content of each step, and the HDF5 objects that a reader sees. Section numbers
+//! in this crate refer to `docs/formats/adios-bp.md`. The crate opens no file and needs no ADIOS2: it turns bytes into
+//! plain data.
 //!
 //! * `header`: the first bytes of `md.idx`, which tell the version.
 //! * `bp4`, `bp5`: the metadata of one step, as a [`Step`]. `directory` chooses between them.
-//! * `asked`: what is read of a step.
+//! * `asked`: the parts of a step to read.
 //! * `operator`: decodes blocks that were written with an operator.
 //! * `tree`: the groups, datasets and attributes of all steps.
 //! * [`model`]: the data that these modules exchange.

@@ -1,7 +1,7 @@
 //! The content of a step of either version, as plain data.
 //!
-//! Dimensions are in the order of a row-major reader. Those of a column-major writer are reversed; the bytes of its
-//! blocks are the same.
+//! Dimensions are in the order of a row-major reader. The dimensions of a column-major writer are reversed, which
+//! leaves the bytes of its blocks unchanged.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Step {
     pub problems: Vec<String>,
 }
 
-/// One variable in one step.
+/// A variable in one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
     /// The full name as the writer gave it.
@@ -36,8 +36,8 @@ pub struct Variable {
     /// left out. A global value has one block. In an outline, one block may stand for all blocks of a writer, up to
     /// their last end.
     pub blocks: Vec<Block>,
-    /// Start of each block: `rank` numbers a block, 0 for local arrays. Blocks of joined arrays have their place in
-    /// the whole array. Empty in an outline.
+    /// Start of each block: `rank` numbers a block, 0 for local arrays. For a joined array, the start in the whole
+    /// array. Empty in an outline.
     pub starts: Vec<u64>,
     /// Extents of each block: `rank` numbers a block. An outline has those of local arrays only.
     pub counts: Vec<u64>,
@@ -63,9 +63,9 @@ pub enum Kind {
 /// A stored block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// The rank that wrote the block. BP4 does not record it: 0.
+    /// The rank that wrote the block; 0 for BP4, which does not record it.
     pub writer: u32,
-    /// Where its bytes are.
+    /// Place of the bytes.
     pub place: Place,
     /// The stored bytes are the output of an operator (section 5), not the elements.
     pub has_operator: bool,
@@ -162,7 +162,7 @@ pub enum Value {
         /// The values, one after the other.
         bytes: Vec<u8>,
     },
-    /// One text.
+    /// A single text.
     Text(String),
     /// An array of texts.
     Texts(Vec<String>),

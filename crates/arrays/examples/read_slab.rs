@@ -1,4 +1,4 @@
-//! Sums up a hyperslab of the last time step.
+//! Prints the sum of a hyperslab of the last time step.
 
 use h5logfs_arrays::{Log, Options, Selection};
 

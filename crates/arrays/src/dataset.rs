@@ -362,14 +362,14 @@ impl Dataset {
         })
     }
 
-    /// All elements as plain values, in row-major order. Meant for variable-length types; others need less conversion
-    /// when read as bytes.
+    /// All elements as plain values, in row-major order. This is meant for variable-length types. Other types need less
+    /// conversion when read as bytes.
     pub fn values(&self) -> Result<Vec<Value>> {
         self.shape_of(&Selection::All)?;
         let most = self.log.open.view().budget().limits().cache_size;
         let len = bytes_of(&self.dims, self.element());
         if len.is_none_or(|len| len > most) && self.log.number(self.address).is_none() {
-            // A few bytes of a file may claim any number of elements.
+            // A few bytes of a file may declare any number of elements.
             return Err(self.failed("its elements are more than cache_size allows".into()));
         }
         if let Some(made_of) = self.made_of()? {
@@ -502,7 +502,7 @@ impl<S: Source, C: Fn(&[u8], &mut [u8]) + Sync> Source for Converted<'_, S, C> {
     }
 }
 
-/// The number format of elements that Rust has a type for; `None` for others.
+/// The number format of elements with a Rust type; `None` for others.
 fn number_format(datatype: &Datatype) -> Option<NumberFormat> {
     let (kind, big_endian) = match (&datatype.class, datatype.size) {
         (Class::Enumeration { base, .. }, _) => return number_format(base),

@@ -7,14 +7,14 @@
 //!
 //! * `log`: an open log, and paths to its objects, whose types are those of [`objects`].
 //! * `dataset`: a dataset and the source of its elements: the log, or (`stored`) the canonical file itself.
-//! * `selection`: what is read. `parts` cuts it into pieces that are read at once. `reading` runs the threads.
-//!   `points` reads single elements.
-//! * `dataset::virtuals`: datasets whose elements are those of others.
-//! * `placed`: where chunks lie in the files of the log, for other readers of these files.
+//! * `selection`: the elements to read. `parts` cuts a selection into pieces that are read at once. `reading` runs the
+//!   threads. `points` reads single elements.
+//! * `dataset::virtuals`: datasets whose elements lie in other datasets.
+//! * `placed`: the places of chunks in the files of the log, for other readers of these files.
 //! * `boxes`: copies of boxes between arrays.
 //! * `element`: Rust number types, and conversions to them.
 //!
-//! The bytes come from [`Hyperslabs`](h5logfs_view::Hyperslabs), as those of a mount come from the view.
+//! The bytes come from [`Hyperslabs`](h5logfs_view::Hyperslabs), as the bytes of a mount come from the view.
 
 #![deny(missing_docs)]
 

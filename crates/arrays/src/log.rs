@@ -11,8 +11,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;
 use h5logfs_objects::{self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Value};
 
-/// One state of a log, as the HDF5 objects that its program meant. Clones are the same open log, and threads may
-/// share it.
+/// One state of a log: the HDF5 objects that its program defined. Clones share the open log, also between threads.
 #[derive(Clone)]
 pub struct Log {
     pub(crate) inner: Arc<Inner>,

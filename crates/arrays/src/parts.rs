@@ -20,7 +20,7 @@ const LARGE_PART: u64 = 8 << 20;
 /// Unused bytes that are read rather than split a read in two.
 const GAP: u64 = 16 << 10;
 
-/// What decides the parts of a dataset.
+/// The properties of a dataset that determine the parts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout<'a> {
     /// Extent of the dataset.
@@ -102,7 +102,7 @@ impl Parts {
         self.len
     }
 
-    /// The part of a number.
+    /// The part with a number.
     pub fn part(&self, mut number: u64) -> Part<'_> {
         let mut groups = Vec::with_capacity(self.groups.len());
         for of_axis in self.groups.iter().rev() {

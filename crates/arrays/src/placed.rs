@@ -1,4 +1,4 @@
-//! Where the chunks of a dataset lie in the files of the log, and their content, for programs that read these files.
+//! The places of a dataset's chunks in the files of the log, and their content, for programs that read these files.
 
 use super::dataset::Dataset;
 use super::log::{Log, Object};
@@ -106,7 +106,7 @@ impl Placed {
     }
 }
 
-/// Where the chunks of a dataset lie in a file that is shown as it is.
+/// The places of a dataset's chunks in a file that is shown as it is.
 fn references(view: &View, reader: Reader<'_, impl Sized>) -> Vec<PlacedChunk> {
     let place = |address, len, form| {
         let (source, offset) = one_piece(view, address, len)?;

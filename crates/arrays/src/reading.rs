@@ -24,20 +24,20 @@ use h5logfs_log::boxes::Bounds;
 
 /// A source of elements.
 pub(crate) trait Source: Sync {
-    /// What decides the parts.
+    /// The properties that determine the parts.
     fn layout(&self) -> Layout<'_>;
 
     /// A task for reading.
     fn task(&self) -> Task;
 
-    /// Fills `out` with the elements of a box. The caller is [`Task::retry`].
+    /// Fills `out` with the elements of a box. Runs within [`Task::retry`].
     fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()>;
 
     /// The error for a fault of a selection.
     fn failed(&self, fault: Fault) -> Error;
 }
 
-/// How a selection is read.
+/// Options of a read.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
     /// Number of threads, including the calling one.
@@ -242,7 +242,7 @@ impl<'a, S: Source> Work<'a, S> {
         ))
     }
 
-    /// Runs `work` in as many threads as there is work for. The first failure stops all. `told` takes the number of
+    /// Runs `work` in several threads, at most `most`. The first failure stops all threads. `told` takes the number of
     /// bytes read.
     fn share(
         &self,
@@ -265,7 +265,7 @@ impl<'a, S: Source> Work<'a, S> {
                 task.check().map_err(|stop| self.source.failed(stop.into()))
             };
             if let Err(error) = work(&task, &told) {
-                // Later errors come from being stopped.
+                // Errors after the first come from the stop.
                 failed.lock().get_or_insert(error);
                 self.stop.stop(Stop::CallerGone);
             }
@@ -315,7 +315,7 @@ fn gather(from: &[u8], sides: &[u64], indices: &[Vec<u64>], element: usize, to: 
     }
 }
 
-/// Gathers elements of a common size: each is one load and one store.
+/// Gathers elements of a common size. Each element takes one load and one store.
 fn take<const SIZE: usize>(from: &[u8], indices: &[u64], to: &mut [u8]) {
     let from = from.as_chunks::<SIZE>().0;
     for (to, index) in to.as_chunks_mut::<SIZE>().0.iter_mut().zip(indices) {
@@ -329,7 +329,7 @@ mod tests {
 
     use super::*;
 
-    /// An array in memory whose elements tell their own place.
+    /// An array in memory. The value of each element is its place.
     #[derive(Debug)]
     struct Known {
         dims: Vec<u64>,

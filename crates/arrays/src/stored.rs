@@ -1,5 +1,6 @@
-//! Elements that lie in the canonical file where its metadata says. These are datasets that the scan has copied
-//! (small ones, and those of variable length), and all datasets of a file whose bytes are shown as they are.
+//! Elements that the canonical file itself contains, at the addresses in its metadata. They belong to datasets that the
+//! scan has copied (small ones, and those of variable length), and to all datasets of a file whose bytes are shown as
+//! they are.
 
 use std::convert::Infallible;
 
@@ -16,12 +17,12 @@ use h5logfs_objects::{Chunk, DatasetInfo, Layout, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Where the elements of a dataset lie.
+/// The storage of a dataset.
 #[derive(Debug)]
 pub(crate) enum Stored {
     /// No storage: nothing was written.
     Nowhere,
-    /// All elements, in memory.
+    /// All elements, copied to memory.
     Here(Vec<u8>),
     /// One contiguous piece.
     Piece {
@@ -155,7 +156,7 @@ impl Chunks {
         along.fold(0, |n, ((at, all), side)| n * all.div_ceil(*side) + at)
     }
 
-    /// The chunk of a number; `None` if it was not written.
+    /// The chunk with a number; `None` if it was not written.
     pub fn find(&self, number: u64) -> Option<&FoundChunk> {
         let found = self
             .found
@@ -398,7 +399,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Compares with a look at each element.
+        /// The model compares each element.
         #[test]
         fn parts_of_chunks_tile_a_box(
             sides in prop::collection::vec((1u64..6, 0u64..9, 1u64..9), 1..4),

@@ -1,13 +1,13 @@
-//! Allocations of a size that a log file dictates; the caller has reserved the memory. They fail with an error. `vec!` would
-//! abort the process, and with it the mount of all users.
+//! Allocations whose size depends on the content of a log file. The caller has reserved the memory. They fail with an
+//! error, where `vec!` would abort the process, and with it the mount of all users.
 
 use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 
 use crate::fault::Shortage;
 
-/// A list of `len` zeros. The system clears the pages of a large list when they are first touched, so threads that fill it
-/// share that work.
+/// A list of `len` zeros. The system clears the pages of a large list when they are first touched, so threads that fill
+/// the list share this work.
 pub fn zeroed<T: Zeroable>(len: usize) -> Result<Vec<T>, Shortage> {
     try_zeroed_vec(len).map_err(|()| shortage::<T>(len))
 }

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 /// The severity of a finding, from the least to the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Severity {
-    /// Worth knowing: the view differs from what the program wrote, or there is a doubt. No data are known to be missing.
+    /// A remark: the view differs from what the program wrote, or there is a doubt. No data are known to be missing.
     Note,
     /// The log contradicts itself, but every element can be read.
     Inconsistent,
-    /// Data of the log are known to be missing. The view shows what is left.
+    /// Data of the log are known to be missing. The view shows the rest.
     Lost,
     /// Elements cannot be read. Reading them fails with this reason.
     Unreadable,
 }
 
-/// One finding about a log.
+/// A finding about a log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// The severity.

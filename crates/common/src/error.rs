@@ -1,7 +1,7 @@
 //! Errors about a log file: a [`Fault`] with the file, and the object, concerned.
 //!
-//! Every variant names what a user needs to find the cause: the file, the object, the reason. Only the
-//! file system layer turns an error into an errno.
+//! Every variant names the file, the object and the reason, so that a user can find the cause. Only the file system
+//! layer turns an error into an errno.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,7 +16,7 @@ use crate::fault::{Fault, Shortage, Stop};
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with a log file. `path` is the file as a user knows it; `reason` is text for a person.
+/// A failure that concerns a log file. `path` is the file as a user knows it; `reason` is text for a person.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed: opening, reading, listing.
@@ -33,7 +33,7 @@ pub enum Error {
     NotALog {
         /// The file.
         path: PathBuf,
-        /// Why it is not one.
+        /// The reason why it is no log file.
         reason: String,
     },
 
@@ -42,7 +42,7 @@ pub enum Error {
     BadFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 
@@ -62,9 +62,9 @@ pub enum Error {
         path: PathBuf,
         /// Path of the dataset.
         dataset: String,
-        /// Where in the dataset: a chunk, or "all of it".
+        /// The place in the dataset: a chunk, or "all of it".
         place: String,
-        /// Why the elements cannot be read.
+        /// The reason why the elements cannot be read.
         fault: Fault,
     },
 
@@ -82,7 +82,7 @@ pub enum Error {
     NoMemory {
         /// The file.
         path: PathBuf,
-        /// How much is missing, and which limit holds.
+        /// The missing amount, and the limit that applies.
         shortage: Shortage,
     },
 
@@ -91,7 +91,7 @@ pub enum Error {
     Stopped {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: Stop,
     },
 
@@ -99,7 +99,7 @@ pub enum Error {
     #[error("{0}")]
     Remembered(Arc<Error>),
 
-    /// The log changed after this view of it was opened.
+    /// The log changed after its view was opened.
     #[error("{}: changed since it was opened", path.display())]
     Changed {
         /// The file that changed.

@@ -1,9 +1,9 @@
-//! Why something failed, in code that does not know the file or the object.
+//! Faults: the reasons for failures, in code that does not know the file or the object.
 //!
-//! The kind of a fault decides what happens next. Damage is remembered and may be skipped. Refused memory is requested again.
-//! Nobody waits for work that was stopped. An error of the system keeps its number. So no layer below the surface turns a
-//! fault into text. [`Error`](crate::error::Error) adds the file and the object; the surface makes the text. Ranks of a job
-//! exchange a [`Kind`] and a text.
+//! The kind of a fault decides how the caller reacts. Damage is remembered and may be skipped. Refused memory is
+//! requested again. Nobody waits for work that was stopped. An error of the system keeps its number. So no layer below
+//! the surface turns a fault into text. [`Error`](crate::error::Error) adds the file and the object; the surface makes
+//! the text. Ranks of a job exchange a [`Kind`] and a text.
 
 use std::fmt::Display;
 use std::io;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// Why something failed.
+/// The reason for a failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Bytes of a file break the rules of its format, or are missing. Trying again gives the same result.
@@ -51,10 +51,10 @@ pub enum Fault {
         file: PathBuf,
     },
 
-    /// Another fault in other words: with advice, or as reported by another process.
+    /// A fault in other words: with advice, or as reported by another process.
     #[error("{text}")]
     Told {
-        /// The kind of that fault.
+        /// The kind of the original fault.
         kind: Kind,
         /// Text.
         text: String,
@@ -78,9 +78,9 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of {bytes} bytes is larger than {option}, {limit} bytes")]
 pub struct TooLarge {
-    /// What is too large: a chunk, an index.
+    /// The object that is too large: a chunk, an index.
     pub what: &'static str,
-    /// Size.
+    /// Its size in bytes.
     pub bytes: u64,
     /// The option that bounds it.
     pub option: &'static str,
@@ -88,10 +88,10 @@ pub struct TooLarge {
     pub limit: u64,
 }
 
-/// Why memory was refused.
+/// The reason why memory was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Shortage {
-    /// All work together holds too much.
+    /// All work together has too much memory.
     #[error(
         "no memory for {bytes} bytes: {used} of the {limit} bytes that cache_size and index_memory allow are in use"
     )]
@@ -103,7 +103,7 @@ pub enum Shortage {
         /// Bytes that may be in use.
         limit: u64,
     },
-    /// One user holds too much.
+    /// One user has too much memory.
     #[error(
         "no memory for {bytes} bytes: the user has {used} bytes in use, of a share of {share} bytes of cache_size and \
          index_memory"
@@ -124,7 +124,7 @@ pub enum Shortage {
     },
 }
 
-/// Why work stops before its end.
+/// The reason why work stops before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum Stop {
@@ -139,7 +139,7 @@ pub enum Stop {
     /// The mount, or the program, ends.
     #[error("stopped: the mount ends")]
     Ending = 3,
-    /// The same work exceeded its processor time a moment ago, and was not started again.
+    /// This work exceeded its processor time a moment ago, and was not started again.
     #[error(
         "a moment ago it took more processor time than a file of its size can need, or than read_cpu"
     )]
@@ -244,7 +244,8 @@ impl Fault {
         matches!(self.kind(), Kind::Stopped | Kind::NoMemory)
     }
 
-    /// The text of damage, for code that makes a diagnostic of it and goes on. Any other fault is the error.
+    /// The text of damage, for code that makes a diagnostic from it and goes on. Any other fault is returned as the
+    /// error.
     pub fn into_damage(self) -> Result<String, Self> {
         match self {
             Fault::Damage(reason) => Ok(reason),
@@ -297,7 +298,7 @@ impl From<Errno> for Fault {
     }
 }
 
-/// For surfaces, which show text.
+/// Surfaces show text.
 impl From<Fault> for String {
     fn from(fault: Fault) -> Self {
         fault.to_string()

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{DupFlags, dup3};
 
-/// A file or directory that stays open for long. A host program may close all descriptors that it does not know, this one
-/// included, and reuse the number for a file of its own. `HeldFile` never closes that file.
+/// A file or directory that stays open for a long time. A host program may close all descriptors that it does not know,
+/// and reuse the number of this one for a file of its own. `HeldFile` never closes that file.
 #[derive(Debug)]
 pub struct HeldFile {
     /// `None` only during the drop.
@@ -25,7 +25,7 @@ struct Inode {
 }
 
 impl Inode {
-    /// The identity of an open file, as this machine knows it. A file server may be away, or may no longer know the file.
+    /// The identity of an open file, as this node knows it. A file server may be away, or may no longer know the file.
     fn of(file: impl AsFd) -> io::Result<Self> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = statx(file, "", flags, StatxFlags::INO)?;
@@ -50,7 +50,8 @@ impl HeldFile {
         Inode::of(self.as_fd()).is_ok_and(|now| now == self.inode)
     }
 
-    /// Whether the file has no name left, as far as this machine knows. Its space is freed when the last descriptor closes.
+    /// Whether the file has no name left, as far as this node knows. Its space is freed when the last descriptor
+    /// closes.
     pub fn is_unlinked(&self) -> bool {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = statx(self.as_fd(), "", flags, StatxFlags::NLINK);
@@ -66,8 +67,8 @@ impl HeldFile {
         if !self.is_there() {
             return Err(io::Error::other("the program has closed its descriptor"));
         }
-        // SAFETY: `self` owns the number, which refers to an open file and is not closed here. `dup3` redirects it in one
-        // step, so whoever borrows it meanwhile has an open file throughout.
+        // SAFETY: `self` owns the number, which refers to an open file and is not closed here. `dup3` redirects it in
+        // one step, so a thread that borrows it meanwhile has an open file throughout.
         let own = unsafe { OwnedFd::from_raw_fd(self.as_raw_fd()) };
         dup3(&again, &mut ManuallyDrop::new(own), DupFlags::CLOEXEC)?;
         Ok(())

@@ -2,11 +2,11 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`fault`] | why something failed |
+//! | [`fault`] | the reasons for failures |
 //! | [`error`] | a fault with its file and object |
-//! | [`memory`] | memory whose size files decide: reserved before it is allocated |
+//! | [`memory`] | memory whose size depends on files: reserved before it is allocated |
 //! | [`task`] | work for a caller: its memory, and whether it is still wanted |
-//! | [`single_flight`] | one thread makes what several lack |
+//! | [`single_flight`] | one thread makes a value that several threads need |
 //! | [`lru`] | a bounded cache |
 //! | [`sync`] | locks and threads, for code checked by models |
 //! | [`parallel`] | work in equal shares, done by a few threads |

@@ -20,7 +20,7 @@ struct Table<K: Hash + Eq, V> {
     /// Values with their weights.
     values: LruCache<K, (u64, V)>,
     weight: u64,
-    /// How often a value was asked for that was there.
+    /// Number of look-ups that found a value.
     hits: u64,
 }
 
@@ -36,7 +36,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
 }
 
 impl<K: Hash + Eq, V: Clone> Lru<K, V> {
-    /// An empty cache whose values may weigh `capacity` in total.
+    /// An empty cache. The weights of its values may sum to `capacity`.
     pub fn new(capacity: u64) -> Self {
         Lru {
             capacity,
@@ -60,17 +60,17 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         Some(value.clone())
     }
 
-    /// How often [`Lru::get`] has found a value.
+    /// Number of calls of [`Lru::get`] that found a value.
     pub fn hits(&self) -> u64 {
         self.table.lock().hits
     }
 
-    /// What all values weigh together.
+    /// The sum of the weights of all values.
     pub fn weight(&self) -> u64 {
         self.table.lock().weight
     }
 
-    /// Whether there is a value of this key. That is no use of it.
+    /// Whether the cache has a value for this key. The call does not count as a use of the value.
     pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -78,7 +78,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         self.table.lock().values.contains(key)
     }
 
-    /// All values at this moment. To ask for them is no use.
+    /// All values. The call does not count as a use of them.
     pub fn values(&self) -> Vec<V> {
         let table = self.table.lock();
         let values = table.values.iter().map(|(_, (_, value))| value);
@@ -107,7 +107,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         is_new
     }
 
-    /// Forgets the value that was used least recently. Returns whether there was one.
+    /// Removes the least recently used value. Returns whether there was one.
     pub fn evict_one(&self) -> bool {
         let mut table = self.table.lock();
         let oldest = table.values.pop_lru();

@@ -1,12 +1,12 @@
-//! Memory whose size files decide. It is reserved before it is allocated.
+//! Memory whose size depends on the content of files. It is reserved before it is allocated.
 //!
-//! One [`Memory`] of fixed size holds all that a process decodes, assembles and keeps of logs. A [`Reservation`] is a piece
-//! of it, and lasts as long as its purpose: until a chunk is assembled, or as long as an index is kept. Where memory is
-//! short, caches drop values. Where that is not enough, the reservation fails, and nothing is allocated.
+//! One [`Memory`] of fixed size holds everything that a process decodes, assembles and keeps of logs. A [`Reservation`]
+//! is a piece of it. It lasts as long as its purpose: until a chunk is assembled, or as long as an index is kept. When
+//! memory is short, caches drop values. If this is not enough, the reservation fails, and nothing is allocated.
 //!
-//! Users share the memory. The work of one user, and the values that this user's open files keep from eviction, hold at most
-//! half of what the other users leave. So no number of bad files takes all memory, and users who act together leave some,
-//! too. Values that only a cache keeps count for no user.
+//! Users share the memory. The work of one user, and the values that this user's open files keep from eviction, take at
+//! most half of what the other users leave. So bad files cannot take all memory, however many there are, and users who
+//! act together leave some as well. Values that only a cache keeps count for no user.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -23,7 +23,7 @@ use crate::fault::Shortage;
 use crate::single_flight::SingleFlight;
 use crate::sync::{Condvar, Mutex};
 
-/// A cache of values with reservations, which can drop them.
+/// A cache that can drop values, and with them their reservations.
 pub trait Evict: Send + Sync + Debug {
     /// Drops the least needed value. Returns whether there was one.
     fn evict_one(&self) -> bool;
@@ -184,7 +184,7 @@ impl Drop for Hold {
     }
 }
 
-/// A piece of work as the memory knows it.
+/// A piece of work from the memory's point of view.
 #[derive(Debug)]
 struct Owner {
     memory: Arc<Memory>,
@@ -192,7 +192,7 @@ struct Owner {
     /// Bytes that this work has reserved.
     own: AtomicU64,
     refusal: Mutex<Option<Refusal>>,
-    /// Whether [`Account::retry`] is running.
+    /// Whether [`Account::retry`] is running for this work.
     tries: AtomicBool,
 }
 
@@ -227,7 +227,7 @@ impl Account {
         &self.0.memory
     }
 
-    /// Why memory was refused to this work, if so.
+    /// The reason why memory was refused to this work, if it was.
     pub fn refusal(&self) -> Option<Shortage> {
         let refusal = self.0.refusal.lock();
         refusal.as_ref().map(|refusal| refusal.shortage)
@@ -242,9 +242,9 @@ impl Account {
         }
     }
 
-    /// Runs `job`, and runs it again if it failed only because other work held the memory. `may_go_on` is asked before each
-    /// further attempt. Retries of one user run one after the other. Within a job, only the outermost call tries again,
-    /// because only it can release all that the work holds.
+    /// Runs `job`, and repeats it if it failed only because other work held the memory. `may_go_on` is asked before
+    /// each repetition. Repetitions of one user run one after the other. Within a job, only the outermost call repeats,
+    /// because only it can release all memory of the work.
     pub fn retry<T, E>(
         &self,
         mut job: impl FnMut() -> Result<T, E>,
@@ -287,7 +287,8 @@ impl Drop for Outermost<'_> {
     }
 }
 
-/// Number of further attempts of work that others crowded out; before each, it waits no longer than `PAUSE`.
+/// Number of further attempts after other work has taken the memory. Before each attempt, the work waits no longer than
+/// `PAUSE`.
 const ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -512,7 +513,7 @@ mod tests {
         assert!(reserve(&memory, Some(1), 1).is_none());
         let second = reserve(&memory, Some(2), 200).unwrap();
         assert!(reserve(&memory, Some(2), 1).is_none());
-        // Memory that a user's open files keep counts, too, though it exists already.
+        // Memory that a user's open files keep counts, although it is not new.
         let hold = memory.hold(3, 100).unwrap();
         assert!(memory.hold(3, 1).is_none() && reserve(&memory, Some(3), 1).is_none());
         assert_eq!(memory.used(), 600);

@@ -8,8 +8,8 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::sync::Mutex;
 
-/// Most threads, including the caller. Other readers of a large node need cores, too, and limits bound the threads of a
-/// process.
+/// Largest number of threads, including the caller. Other readers of a large node need cores, too, and limits bound the
+/// threads of a process.
 const MOST: usize = 16;
 
 thread_local! {

@@ -1,7 +1,7 @@
-//! The identity of this process. A forked process is another process, and what it inherits is not its own.
+//! The identity of this process. A forked process is another process, and does not own the resources that it inherits.
 //!
-//! Process IDs are reused, and the C library reports only forks made by its own `fork`. So the kernel tells: it clears one
-//! page of memory in each new process (`MADV_WIPEONFORK`).
+//! Process IDs are reused, and the C library reports only forks made by its own `fork`. So the kernel reports forks: it
+//! clears one page of memory in each new process (`MADV_WIPEONFORK`).
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// A process, told apart from its ancestors and descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// A number that no ancestor of the process has. Where the kernel clears no page, the process ID.
+    /// A number that no ancestor of the process has. If the kernel cannot clear pages, this is the process ID.
     number: u64,
     id: u32,
 }

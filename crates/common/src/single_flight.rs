@@ -1,7 +1,7 @@
-//! Single flight: one thread makes what several threads miss, and the others wait.
+//! Single flight: one thread makes a value that several threads need, and the others wait.
 //!
-//! A thread asks the cache first. After a miss it takes the key, and asks the cache once more, because another thread may
-//! have made the thing meanwhile. No lock is held while something is made.
+//! A thread asks the cache first. After a miss it takes the key, and asks the cache once more, because another thread
+//! may have made the value meanwhile. No lock is held while a value is made.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Work on behalf of a caller: whose memory it takes, and whether it is still wanted.
+//! Work on behalf of a caller. A task knows whose memory it takes, and whether the caller still wants it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl StopFlag {
             .compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Why the work must stop, if so.
+    /// The reason why the work must stop, if it must.
     #[inline]
     pub fn stopped(&self) -> Option<Stop> {
         match self.0.load(Ordering::Relaxed) {
@@ -35,8 +35,8 @@ impl StopFlag {
     }
 }
 
-/// One piece of work, such as a read or the making of an index. It reserves memory before it allocates, and checks now and
-/// then whether it is still wanted.
+/// A piece of work, such as a read or the construction of an index. It reserves memory before it allocates, and
+/// regularly checks whether it is still wanted.
 #[derive(Debug, Clone)]
 pub struct Task {
     account: Account,
@@ -72,7 +72,8 @@ pub fn processor_time(bytes_on_disk: u64) -> Duration {
     ANY_FILE + Duration::from_secs(bytes_on_disk / BYTES_A_SECOND)
 }
 
-/// Work of fewer checks, such as the read of a cached chunk, never reads the thread's clock, which is a system call.
+/// Checks before the first look at the thread's clock, which is a system call. Short work, such as the read of a cached
+/// chunk, ends before.
 const FEW: u64 = 16;
 
 /// The processor time that each thread may spend on one piece of work.
@@ -154,7 +155,7 @@ impl Task {
         Task::new(&Memory::new(bytes, None), None)
     }
 
-    /// Work without limits of its own, as in a process for one scan, which the system limits.
+    /// Work whose size the system limits, as in a process for one scan. It has no limits of its own.
     pub fn unlimited() -> Self {
         Task::limited(u64::MAX)
     }
@@ -202,7 +203,7 @@ impl Task {
         self.account.user()
     }
 
-    /// Why the work must stop, if so. Waiting work asks now and then.
+    /// The reason why the work must stop, if it must. Waiting work asks regularly.
     pub fn stopped(&self) -> Option<Stop> {
         if let Some(time) = &self.patience
             && Instant::now() >= time.end
@@ -244,8 +245,8 @@ impl Task {
         self.account.memory().most_used()
     }
 
-    /// Fails if the work was stopped, or if memory was refused to it since its last attempt began. Code that counts or skips
-    /// what it could not read calls this at its end, because neither is damage.
+    /// Fails if the work was stopped, or if memory was refused to it since its last attempt began. Neither is damage,
+    /// so code that counts or skips unreadable data calls this at its end.
     pub fn finish(&self) -> Result<(), Fault> {
         self.check()?;
         self.account

@@ -1,7 +1,7 @@
 //! The chunk index of a dataset that lists only existing chunks: a version 1 B-tree.
 //!
-//! The view has a tree over all chunks of a grid ([`Tree`]). An ordinary file has chunks only where something was
-//! written. Its tree is one over the ranks of these chunks in ascending order.
+//! The view has a tree over all chunks of a grid ([`Tree`]). An ordinary file has only written chunks. Its tree counts
+//! these chunks, in ascending order of their numbers in the grid.
 
 use h5logfs_log::btree::{All, Key, Tree};
 use h5logfs_view::Grid;

@@ -4,7 +4,7 @@ use std::io;
 
 use h5logfs_common::fault::Fault;
 
-/// Why the file was not made.
+/// The reason why the file was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The log cannot be read.

@@ -1,7 +1,7 @@
-//! Ordinary HDF5 files made from logs. The crate uses neither libhdf5 nor MPI: the scan has made the metadata; only
-//! chunks and their indexes are missing.
+//! Ordinary HDF5 files made from logs. The crate uses neither libhdf5 nor MPI: the scan has made the metadata, and this
+//! crate adds chunks and their indexes.
 //!
-//! * [`compact`]: a new file with only what was written, in compressed chunks.
+//! * [`compact`]: a new file with only the written chunks, compressed.
 //! * [`chunk_index`]: the chunk index of a dataset.
 //! * [`index_reader`]: reads a chunk index.
 //! * [`error`]: the errors.

@@ -1,17 +1,16 @@
-//! Which bytes of a file are those of a source.
+//! The arrangement of a source: which bytes of a file belong to it.
 
 use serde::{Deserialize, Serialize};
 
 use h5logfs_common::fault::Fault;
 
-/// Where the bytes of a source lie in its file. All other modules count the bytes of a source as if they were
-/// contiguous.
+/// The place of a source's bytes in its file. All other modules count the bytes of a source as if they were contiguous.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arrangement {
     /// All bytes of the file.
     #[default]
     Whole,
-    /// All bytes of the file, and zeros behind its end.
+    /// All bytes of the file, and zeros after its end.
     ZerosAfter,
     /// Every `channels`th block of `block` bytes, from block `channel` on.
     Striped {
@@ -35,7 +34,7 @@ pub enum Arrangement {
 }
 
 impl Arrangement {
-    /// Fails with the reason where it contradicts itself.
+    /// Fails with the reason where the arrangement contradicts itself.
     pub fn check(&self) -> Result<(), Fault> {
         let is_sound = match self {
             Arrangement::Whole | Arrangement::ZerosAfter => true,
@@ -93,7 +92,7 @@ impl Arrangement {
             } => {
                 let (channel, channels) = (u64::from(*channel), u64::from(*channels));
                 let (blocks, rest) = (file / block, file % block);
-                // Whole blocks of this channel, and what there is of one more.
+                // Whole blocks of this channel, and the part of one more that is in the file.
                 let whole = (blocks + channels - 1 - channel) / channels;
                 let last = if blocks % channels == channel {
                     rest

@@ -1,4 +1,4 @@
-//! What lies below all records of a dataset: elements that are in a data file itself, not in a log.
+//! Elements below all records of a dataset. They lie in a data file itself, not in a log.
 
 use std::ops::ControlFlow;
 
@@ -15,11 +15,11 @@ use h5logfs_common::fault::Fault;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     source: u16,
-    /// Where index 0 begins, from byte 0 of the source.
+    /// Offset of index 0 in the source.
     offset: u64,
     /// Bytes from the beginning of one index to that of the next.
     step: u64,
-    /// Extent of these elements: that of the dataset, or less along the first dimension.
+    /// Extent of these elements: the dataset's own, or a shorter one along the first dimension.
     dims: Vec<u64>,
     /// Bytes of the elements of one index.
     row: u64,
@@ -27,7 +27,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// `(source, offset)`: where index 0 begins. `step`: bytes from one index to the next. `element`: bytes of an
+    /// `(source, offset)`: the place of index 0. `step`: bytes from one index to the next. `element`: bytes of an
     /// element of the dataset. Fails where the elements cannot be in a file.
     pub fn new(
         (source, offset): (u16, u64),
@@ -63,12 +63,12 @@ impl Base {
         self.source
     }
 
-    /// Bytes of all its elements.
+    /// Bytes of all elements.
     pub fn bytes(&self) -> u64 {
         self.row * self.dims.first().unwrap_or(&1)
     }
 
-    /// Whether a value that was read from a file is valid for this dataset, in a log of so many sources.
+    /// Whether a base that was read from a file is valid for this dataset, in a log of `sources` source files.
     pub fn fits(&self, dataset: &Logged<'_>, sources: usize) -> bool {
         let (place, dims) = ((self.source, self.offset), self.dims.clone());
         let again = Base::new(
@@ -89,13 +89,13 @@ impl Base {
         self.dims.is_empty() || self.step == self.row
     }
 
-    /// Whether it has elements in `query`, a box of the dataset's rank.
+    /// Whether some of the elements are in `query`, a box of the dataset's rank.
     pub fn touches(&self, query: &Bounds) -> bool {
         let mut sides = query.start.iter().zip(&query.end).zip(&self.dims);
         sides.all(|((start, end), dim)| start < dim && start < end)
     }
 
-    /// Whether it has all elements of `query`.
+    /// Whether the base has all elements of `query`.
     pub fn covers(&self, query: &Bounds) -> bool {
         query
             .end
@@ -104,13 +104,13 @@ impl Base {
             .all(|(end, dim)| end <= dim)
     }
 
-    /// Whether the first of its elements in `query`, a box that it touches, lies before byte `len` of the source. The
-    /// elements of a file that was never written to its end may lie behind that.
+    /// Whether the first of the elements in `query` lies before byte `len` of the source. `query` must touch the base.
+    /// A file that was never written to its end may lack the elements after `len`.
     pub fn begins_before(&self, query: &Bounds, len: u64) -> bool {
         let Some((row, inner)) = query.start.split_first() else {
             return self.offset < len;
         };
-        // They fit: all of its elements lie in a file.
+        // `new` and `fits` have checked that all elements lie in a file, so this does not overflow.
         let (elements, before) = inner
             .iter()
             .zip(&self.dims[1..])
@@ -121,8 +121,7 @@ impl Base {
         self.offset + row * self.step + before * element < len
     }
 
-    /// Calls `visit` with its pieces that touch `query`, as records, from the last to the first, until `visit`
-    /// breaks.
+    /// Calls `visit` with the pieces that touch `query`, as records, from the last to the first, until `visit` breaks.
     pub fn visit_back<B>(
         &self,
         query: &Bounds,

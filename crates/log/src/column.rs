@@ -1,22 +1,25 @@
-//! Lists of numbers that take as little memory as they need. Of many records most columns have one number: so a list of them
-//! takes a quarter of the memory, and to touch new memory takes longer than all else that is done with a list.
+//! Lists of numbers for the columns of records.
+//!
+//! Most columns have the same number in all records. Such a column stores the number once, and a list of records takes
+//! a quarter of the memory. This saves time as well: touching new memory costs more than everything else that is done
+//! with a list.
 
 use h5logfs_common::fault::Shortage;
 use h5logfs_common::memory::Reservation;
 
-/// The numbers of one column of a table. The table knows how many they are, and passes that on.
+/// The numbers of one column of a table. The table knows the length of the column, and passes it to each method.
 #[derive(Debug)]
 pub(crate) enum Column {
-    /// All are this one.
+    /// All numbers are equal.
     Same(u64),
-    /// None needs more than 32 bits.
+    /// Numbers of at most 32 bits.
     Narrow(Vec<u32>),
-    /// Any.
+    /// Numbers of any size.
     Wide(Vec<u64>),
 }
 
 impl Column {
-    /// The number in some place.
+    /// The number at a place.
     #[inline]
     pub fn get(&self, place: usize) -> u64 {
         match self {
@@ -35,7 +38,8 @@ impl Column {
         }
     }
 
-    /// Adds a number to `len` others. A list that it needs has room for `room` numbers. Fails where there is no memory.
+    /// Appends a number to the `len` that are there. If the column becomes a list, the list gets room for `room`
+    /// numbers. Fails where there is no memory.
     #[inline]
     pub fn push(
         &mut self,
@@ -56,7 +60,8 @@ impl Column {
         }
     }
 
-    /// The same, where it takes more than a look or a store.
+    /// [`Column::push`] where it needs more than one comparison or one store. A function of its own keeps `push` short
+    /// enough to inline.
     #[inline(never)]
     fn push_other(
         &mut self,
@@ -81,7 +86,7 @@ impl Column {
         }
     }
 
-    /// Adds the `more` numbers of another column to `len` others.
+    /// Appends the `more` numbers of another column to the `len` that are there.
     pub fn append(
         &mut self,
         len: usize,
@@ -97,7 +102,7 @@ impl Column {
         }
     }
 
-    /// Puts a number in the place of another one, of `len`.
+    /// Replaces one of `len` numbers.
     pub fn set(
         &mut self,
         place: usize,
@@ -131,7 +136,7 @@ impl Column {
         (0..len).try_for_each(|place| self.set(place, new(self.get(place)), len, memory))
     }
 
-    /// Becomes a list that may have this number besides the `len` that there are.
+    /// Turns the column into a wider form: a list that can hold `number` after the `len` that are there.
     #[cold]
     fn widen(
         &mut self,

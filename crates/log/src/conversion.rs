@@ -1,19 +1,19 @@
-//! How elements of a log become those of a dataset.
+//! Conversions from the elements of a log to those of a dataset.
 
 use serde::{Deserialize, Serialize};
 
 use super::numbers::NumberConversion;
 
-/// How each element of a record becomes one of the dataset.
+/// The conversion of each element of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Conversion {
-    /// Numbers become those of another type.
+    /// Numbers of one type to numbers of another.
     Numbers(NumberConversion),
-    /// What a compiler has put behind the value of an element is no part of it.
+    /// Removes the padding that a compiler has put after the value of an element.
     Padding(Padding),
 }
 
-/// Elements with bytes behind their values, all sizes in bytes. Built by [`Padding::new`].
+/// Elements with bytes after their values, all sizes in bytes. Built by [`Padding::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Padding {
     stored: u32,
@@ -22,8 +22,8 @@ pub struct Padding {
 }
 
 impl Padding {
-    /// Elements of `stored` bytes, of which the first `value` bytes count. The dataset's have `shown` bytes: those, and zeros.
-    /// `None` where these do not fit into each other.
+    /// `stored` bytes of an element in the log, of which the first `value` bytes count. An element of the dataset has
+    /// `shown` bytes: the value, and zeros. `None` where the value does not fit into both.
     pub fn new(stored: u32, value: u32, shown: u32) -> Option<Self> {
         let padding = Padding {
             stored,
@@ -76,7 +76,7 @@ impl Conversion {
         }
     }
 
-    /// Whether its parts fit to each other: a conversion may come from a file.
+    /// Whether the sizes are consistent. A conversion may come from a file.
     pub fn is_sound(&self) -> bool {
         match self {
             Conversion::Numbers(_) => true,

@@ -1,12 +1,11 @@
-//! Counts of bytes that were read of log files.
+//! Counts of bytes read from log files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use h5logfs_common::stats::Stats;
 
-/// Bytes read of one file, counted for the file itself and, where it has them, in the statistics of
-/// the daemon.
+/// Bytes read from one file. They count for the file itself and, if there are any, in the statistics of the daemon.
 #[derive(Debug, Default)]
 pub(super) struct ReadCounter {
     bytes: AtomicU64,
@@ -29,7 +28,7 @@ impl ReadCounter {
         }
     }
 
-    /// Bytes so far, by all threads.
+    /// Bytes read so far, by all threads.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// How many files the process may have open.
+/// Largest number of files that the process may have open.
 pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

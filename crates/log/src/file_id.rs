@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Stands at the end of the front, also in a closed file. The file's identifier follows.
+/// The mark at the end of the front, also in a closed file. The file's identifier follows.
 const MARK: &[u8; 16] = b"h5logfs-file-id\n";
 const MARK_AT: u64 = 8160;
 
-/// Where the mark and the identifier end.
+/// End of the mark and the identifier.
 pub(super) const MARK_END: u64 = MARK_AT + 32;
 
 /// Identifies a file, so that a journal cannot be taken for that of another file.
@@ -28,7 +28,7 @@ impl FileId {
         front[at + 16..at + 32].copy_from_slice(&self.0);
     }
 
-    /// That of a file; `None` where our writer did not make it.
+    /// The identifier of a file; `None` where our writer did not make the file.
     pub fn of(file: &File) -> io::Result<Option<FileId>> {
         let mut bytes = [0; 32];
         match file.read_exact_at(&mut bytes, MARK_AT) {
@@ -38,7 +38,7 @@ impl FileId {
         }
     }
 
-    /// The same for a file of which these are the first bytes.
+    /// The identifier of a file with these first bytes; `None` where our writer did not make the file.
     pub fn in_front(front: &[u8]) -> Option<FileId> {
         let mark = front.get(MARK_AT as usize..)?;
         FileId::in_mark(mark.first_chunk()?)

@@ -1,7 +1,7 @@
-//! A file whose bytes lie, as they are, in other files: in stripes that go around its members.
+//! A file whose bytes lie unchanged in other files, its members: in stripes that go around the members.
 //!
-//! Byte `a` of the file is in stripe `a / stripe`. Stripe `k` is in member `k % members`, and there it is the
-//! `k / members`th one. Members that follow each other are the case of one stripe in each member.
+//! Byte `a` of the file is in stripe `a / stripe`. Stripe `k` is in member `k % members`, and is stripe `k / members`
+//! there. Members whose bytes follow each other are a special case: each member holds one stripe.
 
 use std::borrow::Borrow;
 
@@ -12,20 +12,20 @@ use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// Where the bytes of such a file lie.
+/// The places of the bytes of such a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flat {
     /// Bytes of the file.
     pub len: u64,
-    /// Bytes in front of the address 0 of its metadata.
+    /// Bytes before address 0 of the file's metadata.
     pub user_block: u64,
-    /// How many of its bytes its members promise. Those behind them may be holes.
+    /// Number of bytes that the members must have. Bytes after them may be holes.
     pub promised: u64,
     /// Bytes of a stripe.
     pub stripe: u64,
     /// All members, in the order of the stripes.
     pub members: Vec<FlatMember>,
-    /// Bytes that the file has instead of those of its members, by ascending offsets.
+    /// Bytes that replace those of the members, by ascending offsets.
     pub patches: Vec<Patch>,
 }
 
@@ -34,36 +34,36 @@ pub struct Flat {
 pub struct FlatMember {
     /// Number of the source; `None` where it is missing.
     pub source: Option<u16>,
-    /// Its name, for a person to read.
+    /// Name of the member, for messages.
     pub name: String,
 }
 
-/// Bytes of the file that its members do not have.
+/// Bytes of the file that its members lack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Patch {
-    /// Where they lie in the file.
+    /// Offset in the file.
     pub at: u64,
     /// The bytes.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 
-/// Bytes of the file that follow each other in one member.
+/// Contiguous bytes of the file in one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// Number of the member.
     pub member: usize,
-    /// Where they begin in the member.
+    /// Offset in the member.
     pub offset: u64,
-    /// How many they are.
+    /// Number of bytes.
     pub len: u64,
 }
 
-/// A file has no more members.
+/// The largest number of members.
 pub const MOST_MEMBERS: usize = u16::MAX as usize;
 
 impl Flat {
-    /// Fails with the reason where it contradicts itself, in a log of so many sources.
+    /// Fails with the reason where the value contradicts itself, in a log of `sources` source files.
     pub fn check(&self, sources: usize) -> Result<(), Fault> {
         let members = self.members.len();
         if self.stripe == 0 || members == 0 || members > MOST_MEMBERS {
@@ -88,7 +88,7 @@ impl Flat {
         Ok(())
     }
 
-    /// The first bytes from `offset` on that lie in one member, at most `len` of them.
+    /// The longest piece from `offset` on that lies in one member, of at most `len` bytes.
     pub fn piece(&self, offset: u64, len: u64) -> Piece {
         let members = self.members.len().max(1) as u64;
         let stripe = self.stripe.max(1);
@@ -110,7 +110,8 @@ impl Flat {
         }
     }
 
-    /// The source that has `len` bytes of the file from `offset` on in one piece and as they are, and where they begin there.
+    /// The source with the `len` bytes of the file from `offset` on, and their offset there. `None` where they lie in
+    /// several pieces or where the file has other bytes than its members.
     pub fn one_piece(&self, offset: u64, len: u64) -> Option<(u16, u64)> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len)?;
         let is_patched = |patch: &Patch| {
@@ -133,9 +134,9 @@ impl Flat {
         self.part_of(number, self.promised)
     }
 
-    /// Fills `buf` with the bytes from `offset` on, which has to be no longer than the file is there. `sources` are those
-    /// of the log, the first of which names it. Fails where a member lacks bytes that it has promised. Others that it
-    /// lacks are holes.
+    /// Fills `buf` with the bytes from `offset` on. `buf` must not reach past the end of the file. `sources` are the
+    /// source files of the log; errors name the first. Fails where a member lacks promised bytes. Other bytes that a
+    /// member lacks are holes.
     pub fn read<S: Borrow<SourceFile>>(
         &self,
         sources: &[S],
@@ -180,7 +181,7 @@ impl Flat {
         source.check_unchanged()
     }
 
-    /// The error where member `number`, of `len` bytes, lacks the byte `at` of the file.
+    /// The error where member `number`, of `len` bytes, does not have byte `at` of the file.
     fn lack<S: Borrow<SourceFile>>(
         &self,
         sources: &[S],
@@ -202,7 +203,7 @@ impl Flat {
         Error::of(path.unwrap_or_default(), reason)
     }
 
-    /// Puts the patches into `buf`, which has the bytes of the members from `offset` on.
+    /// Applies the patches to `buf`, which holds the bytes of the members from `offset` on.
     pub fn patch(&self, offset: u64, buf: &mut [u8]) {
         for patch in &self.patches {
             let end = offset.saturating_add(buf.len() as u64);
@@ -224,10 +225,10 @@ impl Flat {
     }
 }
 
-/// The bytes behind the user block, for code that reads HDF5 structures.
+/// The bytes after the user block, for code that reads HDF5 structures.
 #[derive(Debug, Clone, Copy)]
 pub struct FlatFile<'a> {
-    /// Where they lie.
+    /// The places of the bytes.
     pub flat: &'a Flat,
     /// The files of the log.
     pub sources: &'a [&'a SourceFile],
@@ -255,11 +256,11 @@ pub fn part(stripe: u64, members: usize, number: usize, len: u64) -> u64 {
     let row = stripe * members;
     let (rows, rest) = (u128::from(len) / row, u128::from(len) % row);
     let last = rest.saturating_sub(stripe * number as u128).min(stripe);
-    // It is no more than `len`.
+    // The sum is at most `len`.
     u64::try_from(rows * stripe + last).unwrap_or(len)
 }
 
-/// Where a file ends whose members have these lengths; `None` where no file can be so long.
+/// The end of a file whose members have these lengths; `None` where no file can be so long.
 pub fn end_of(stripe: u64, lens: &[u64]) -> Option<u64> {
     let members = lens.len() as u64;
     let mut end = 0;
@@ -317,7 +318,7 @@ mod tests {
     }
 
     proptest! {
-        /// A model that deals out one byte after the other.
+        /// A model that deals out one byte at a time.
         #[test]
         fn each_byte_lies_where_a_naive_writer_puts_it(
             stripe in 1u64..40, members in 1usize..7, len in 0u64..600,

@@ -7,10 +7,10 @@ use super::source_file::SourceFile;
 use crate::window::Piece;
 use h5logfs_common::error::Result;
 
-/// Bytes in front of the first extent. They hold all HDF5 metadata of a subfile, and the root group of every file.
+/// Bytes before the first extent. They hold all HDF5 metadata of a subfile, and the root group of every file.
 pub const FRONT: u64 = MARK_END;
 
-/// The extents of a file, which lie between its front and this offset.
+/// The extents of a file, which lie between its front and `end`.
 pub fn extents_until(end: u64) -> Piece {
     Piece {
         offset: FRONT,
@@ -26,7 +26,7 @@ pub fn unclosed_front(id: &FileId) -> Vec<u8> {
     front
 }
 
-/// Whether a file begins as one that is not closed.
+/// Whether a file begins with the front of an unclosed log.
 pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
     let mut bytes = [0; UNCLOSED.len()];
     if file.len() < FRONT {
@@ -36,13 +36,14 @@ pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
     Ok(begins_unclosed(&bytes))
 }
 
-/// Whether the first bytes of a file are those of a front that is not closed, of which the first write may have been cut off.
+/// Whether the first bytes of a file are the start of an unclosed front. The first write of the front may have been cut
+/// off.
 pub(crate) fn begins_unclosed_text(begin: &[u8]) -> bool {
     let len = begin.len().min(UNCLOSED.len());
     begin[..len] == UNCLOSED[..len]
 }
 
-/// Whether a file begins with a hole. Of a file that a job makes, a file system may show the size and not yet the bytes.
+/// Whether a file begins with a hole. A file system may show the size of a new file before its bytes.
 pub fn is_hollow(file: &SourceFile) -> Result<bool> {
     let mut bytes = [1; UNCLOSED.len()];
     let len = file.len().min(bytes.len() as u64) as usize;

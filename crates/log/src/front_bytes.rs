@@ -1,5 +1,6 @@
-//! What the front of a file of our writers says, as bytes: that the log is not closed (`docs/formats/journal.md`, section 3), or what
-//! its close has told, the seal (section 5.1). [`closed`](crate::journal::closed) compares a file with a seal.
+//! The bytes in the front of a file of our writers. They say that the log is not closed (`docs/formats/journal.md`,
+//! section 3), or they are the seal, which the close writes (section 5.1). [`closed`](crate::journal::closed) compares
+//! a file with a seal.
 
 use flate2::Crc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -9,42 +10,43 @@ use h5logfs_common::fault::Fault;
 /// The first bytes of a file that is not closed, for a program or a person that opens it.
 pub(crate) const UNCLOSED: &[u8; 64] =
     b"h5logfs log that was not closed. Its journal lies beside it.  \n\n";
-/// Where the seal stands in the front: at the end of the first page, so that no page shows the metadata of a close without it.
+/// Offset of the seal in the front. It ends with the first page, so that no page shows the metadata of a close without
+/// the seal.
 pub const SEAL_AT: usize = 4096 - SEAL_LEN;
-/// How long it is. The superblock of the file is in front of it.
+/// Bytes of the seal. The superblock of the file lies before it.
 pub(crate) const SEAL_LEN: usize = 64;
-/// How the seal of a log begins whose extents have seals, and that of any other.
+/// The magic number of a seal of a log whose extents have seals. The next one is for all other logs.
 pub(crate) const WITH_SEALS: &[u8; 8] = b"h5lgclos";
 pub(crate) const WITHOUT_SEALS: &[u8; 8] = b"h5lgdone";
 
-/// Whether a front begins as that of a file that is not closed.
+/// Whether a front begins like the front of a file that is not closed.
 pub fn begins_unclosed(front: &[u8]) -> bool {
     front.starts_with(UNCLOSED)
 }
 
-/// What a close tells of a data file, or of a master.
+/// The state of a data file, or of a master, at its close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {
     /// The last flush of the log.
     pub flush: u64,
-    /// Where the extents end, and the table begins.
+    /// End of the extents, and start of the table.
     pub end: u64,
-    /// Whether extents of the log have seals, so that readers compare what they read.
+    /// Whether extents of the log have seals. Readers then compare what they read.
     pub has_seals: bool,
 }
 
-/// The seal: what a closed file has behind its extents.
+/// The seal: it describes the bytes after the extents of a closed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloseSeal {
-    /// Zeros in that of an earlier version.
+    /// Flush and end are 0 in a seal of an earlier version.
     pub(crate) closed: Closed,
-    /// Where the table ends, and the objects begin.
+    /// End of the table, and start of the objects.
     pub(crate) start: u64,
     /// Bytes of objects.
     pub(crate) len: u64,
-    /// The sum over these.
+    /// Checksum of the objects.
     pub(crate) objects: u64,
-    /// The sum over the front without the seal.
+    /// Checksum of the front without the seal.
     pub(crate) front: u64,
 }
 
@@ -66,7 +68,8 @@ impl CloseSeal {
         bytes
     }
 
-    /// `None` where the front has no seal. Fails where one is damaged that says that extents have seals.
+    /// The seal in a front; `None` where the front has none. Fails where a seal is damaged that says that extents have
+    /// seals.
     pub(crate) fn of(front: &[u8]) -> Result<Option<Self>, Fault> {
         let Some(bytes) = front.get(SEAL_AT..SEAL_AT + SEAL_LEN) else {
             return Ok(None);
@@ -99,13 +102,13 @@ impl CloseSeal {
         }))
     }
 
-    /// Whether this is the front of the close.
+    /// Whether the front is the one that this close wrote.
     pub(crate) fn is_of(&self, front: &[u8]) -> bool {
         sum_of(front) == self.front
     }
 }
 
-/// The sum over a front, but for the seal in it.
+/// The checksum of a front without the seal in it.
 pub(crate) fn sum_of(front: &[u8]) -> u64 {
     let mut bytes = front.to_vec();
     bytes[SEAL_AT..SEAL_AT + SEAL_LEN].fill(0);

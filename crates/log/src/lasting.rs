@@ -1,5 +1,5 @@
-//! What of a closed log stays where it is when a program opens the log again: its extents. An append writes behind them, where
-//! the table and the objects were, and replaces the front (`docs/formats/journal.md`, section 2.6).
+//! The part of a closed log that stays in its place when a program opens the log again: its extents. An append writes
+//! after the extents, over the table and the objects, and replaces the front (`docs/formats/journal.md`, section 2.6).
 
 use std::fs::File;
 use std::io;
@@ -9,27 +9,28 @@ use std::thread;
 use crate::file_id::{FileId, MARK_END as FRONT};
 use crate::front_bytes::{CloseSeal, begins_unclosed};
 
-/// How often a front is read again that a program may be writing at this moment.
+/// Largest number of reads of a front that a program may be writing at this moment.
 const ATTEMPTS: usize = 100;
 
 /// The part of a file that stays.
 #[derive(Debug, Clone, Copy)]
 pub struct Lasting {
     id: FileId,
-    /// Where the extents end, as the close has told it.
+    /// The end of the extents, from the seal of the close.
     end: u64,
 }
 
-/// What the front of a file says of its extents.
+/// The extents of a file, as its front describes them.
 enum Front {
-    /// They end at this offset, or further on.
+    /// The extents end at this offset or further on.
     Closed(u64),
     /// The log is not closed. Its extents only grow.
     Unclosed,
 }
 
 impl Lasting {
-    /// That of a closed file of our writers; `None` of any other, and of one that an earlier version closed.
+    /// The lasting part of a closed file of our writers. `None` for any other file, and for one that an earlier version
+    /// closed.
     pub fn of(file: &File) -> io::Result<Option<Self>> {
         if FileId::of(file)?.is_none() {
             return Ok(None);
@@ -40,7 +41,7 @@ impl Lasting {
         })
     }
 
-    /// Where the extents end.
+    /// The end of the extents.
     pub fn end(self) -> u64 {
         self.end
     }
@@ -51,8 +52,8 @@ impl Lasting {
         offset >= FRONT && end.is_some_and(|end| end <= self.end)
     }
 
-    /// Whether a file has the extents still: it is the same log, closed or not, and as long at least. A log that is settled is not looked
-    /// for here.
+    /// Whether a file still has the extents: it is the same log, closed or not, and at least as long. A settled log is
+    /// not recognized here.
     pub fn is_in(self, file: &File) -> io::Result<bool> {
         for _ in 0..ATTEMPTS {
             match Self::look(file)? {
@@ -69,7 +70,7 @@ impl Lasting {
         Ok(false)
     }
 
-    /// `None` where the front is not one that our writers leave, or not wholly there.
+    /// `None` where the front is incomplete, or not one of our writers'.
     fn look(file: &File) -> io::Result<Option<(FileId, Front)>> {
         let mut front = vec![0; FRONT as usize];
         match file.read_exact_at(&mut front, 0) {

@@ -170,7 +170,7 @@ mod tests {
         found
     }
 
-    /// What the definition says.
+    /// Every element that lies in the query, with its number, in reverse, computed from the definition of a lattice.
     fn expected(lattice: &Lattice, query: &Bounds) -> Blocks {
         let all = (0..lattice.elements()).rev().map(|n| {
             let (mut rest, mut at) = (n, lattice.start.clone());

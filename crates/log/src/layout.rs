@@ -1,4 +1,4 @@
-//! What a layout does: it reads record tables, and makes records of their entries.
+//! The interface of a layout: it reads record tables, and makes records of their entries.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -14,12 +14,13 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// A way to lay out a log.
+/// A layout of logs.
 pub trait Layout: Debug + Send + Sync {
-    /// As `h5logfs inspect` names it.
+    /// The name of the layout in the output of `h5logfs inspect`.
     fn name(&self) -> &'static str;
 
-    /// Where the bytes of the canonical file lie, of a layout that has them as they are. There are no records then.
+    /// The places of the bytes of the canonical file, for a layout that stores them unchanged. Such a log has no
+    /// records.
     fn flat(&self) -> Option<&Flat> {
         None
     }
@@ -35,8 +36,8 @@ pub trait Layout: Debug + Send + Sync {
         datasets: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>, Fault>;
 
-    /// The same, with the records of the dataset `wanted`, if there is one, as [`RecordTable::records`] has them, where they can be
-    /// had on the way.
+    /// Reads the record tables as [`Layout::read_tables`] does. If `wanted` is a dataset whose records can be made on
+    /// the way, they are returned as well, as [`RecordTable::records`] makes them.
     fn read_tables_for(
         &self,
         task: &Task,
@@ -47,8 +48,9 @@ pub trait Layout: Debug + Send + Sync {
         Ok((self.read_tables(task, sources, datasets)?, None))
     }
 
-    /// How many rows along its first dimension a *strip* of a dataset has: the records of some rows can be had without those of
-    /// others, and none lies in two rows. `None`: there are no strips. `dataset`: the layout's own number of it.
+    /// The number of rows of a *strip* of a dataset, along its first dimension. The records of a strip can be read
+    /// without those of other strips, and none lies in two strips. `None` where the dataset has no strips. `dataset`:
+    /// the layout's own number of it.
     fn strip(&self, _dataset: i64) -> Option<u64> {
         None
     }
@@ -56,7 +58,8 @@ pub trait Layout: Debug + Send + Sync {
     /// Bytes of the record tables in their files.
     fn tables_len(&self, sources: &[SourceFile]) -> u64;
 
-    /// The same log, with its record tables where an append to the closed log leaves them; `None` where it leaves none of them.
+    /// The layout with the record tables that the extents of a closed log hold. An append to the log replaces the other
+    /// copy and leaves these in place. `None` where the extents hold none.
     fn after_append(
         &self,
         _: &Task,
@@ -68,8 +71,8 @@ pub trait Layout: Debug + Send + Sync {
     /// How the records of each dataset may tile it. This walks through the tables once.
     fn tilings(&self, sources: &[SourceFile]) -> Tilings;
 
-    /// Which process wrote which data, and in which flush, as far as the log tells. This may walk through the tables
-    /// once.
+    /// The process and the flush of each piece of data, as far as the log records them. This may walk through the
+    /// tables once.
     fn origins(&self, _: &Task, _: &[SourceFile]) -> Origins {
         Origins::default()
     }
@@ -77,8 +80,8 @@ pub trait Layout: Debug + Send + Sync {
 
 /// The entries of a log, by dataset.
 pub trait RecordTable: Send + Sync + Debug {
-    /// What is wrong with the tables. [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity) is damage that
-    /// may hide entries of any dataset: no element of the log can be read then.
+    /// Problems of the tables. Damage of [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity) may hide
+    /// entries of any dataset: no element of the log can be read then.
     fn diagnostics(&self) -> &[Diagnostic];
 
     /// Decodes the records of one dataset. `selections`: those of the log that are in use already. Fails
@@ -91,7 +94,8 @@ pub trait RecordTable: Send + Sync + Debug {
         selections: &Selections,
     ) -> Result<DatasetRecords, Fault>;
 
-    /// The same of some rows of a dataset that has [strips](Layout::strip). There may be others among them.
+    /// The records of some rows of a dataset that has [strips](Layout::strip). The list may include records of other
+    /// rows.
     fn records_of_rows(
         &self,
         task: &Task,
@@ -109,27 +113,27 @@ pub trait RecordTable: Send + Sync + Debug {
     /// Memory held, in bytes.
     fn bytes(&self) -> usize;
 
-    /// From now on its memory counts for no user, because a cache keeps it.
+    /// Stops counting the memory as a user's, because a cache keeps the table.
     fn release_share(&self);
 }
 
 /// All records of one dataset.
 #[derive(Debug)]
 pub struct DatasetRecords {
-    /// In the order in which they apply. Later ones override earlier ones.
+    /// The records in the order in which they apply. Later ones override earlier ones.
     pub records: RecordList,
-    /// Of [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity): entries whose selection is unknown. They
-    /// may concern any element of the dataset.
+    /// Problems of [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity): entries with an unknown selection.
+    /// They may concern any element of the dataset.
     pub diagnostics: Vec<Diagnostic>,
     /// Bytes of selections that no other dataset had decoded before.
     pub decoded: usize,
 }
 
-/// Diagnostics of one dataset that are kept. One is enough to make it unreadable; the others are for a person to read.
+/// Largest number of diagnostics kept for one dataset. One is enough to make it unreadable; the others are for people.
 const MOST_DIAGNOSTICS: usize = 100;
 
 impl DatasetRecords {
-    /// No records of a dataset of this rank.
+    /// An empty list for a dataset of this rank.
     pub fn none(task: &Task, rank: usize) -> Result<Self, Fault> {
         Ok(DatasetRecords {
             records: RecordList::new(task, rank, 0)?,

@@ -1,34 +1,34 @@
-//! Log layouts, and what there is beside them on disk: journals, file metadata, filters, snapshots, messages of scans.
+//! The layouts of logs, and their other data on disk: journals, file metadata, filters, snapshots, messages of scans.
 //!
-//! A [`Snapshot`](snapshot::Snapshot) says where the parts of one log lie. A [`Layout`] reads its record tables; nothing
-//! above the layouts knows which one it is. The crate needs neither libhdf5 nor FUSE nor MPI. This root only names modules
-//! and gives on what other crates use most; no module uses it.
+//! A [`Snapshot`](snapshot::Snapshot) holds the places of the parts of one log. A [`Layout`] reads its record tables;
+//! code above the layouts works with any layout. The crate needs neither libhdf5 nor FUSE nor MPI. This root only names
+//! modules, and re-exports the items that other crates use most. No module uses the root.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`layout`] | what a layout does, and the records that it finds |
-//! | [`tables`] | the layouts that there are |
+//! | [`layout`] | the interface of a layout, and the records that it finds |
+//! | [`tables`] | the supported layouts |
 //! | [`logvol`], [`classic`], [`netcdf`], [`adios`] | the layouts |
 //! | [`striped`], [`flat`] | HDF5 files in several parts, which have no records |
-//! | [`plain`] | whether an HDF5 file is certainly no log |
-//! | [`model`], [`records`], [`conversion`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
-//! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and whose files count |
-//! | [`recognition`], [`signature`] | what a file may be, by a few of its bytes |
-//! | [`part_names`] | which files belong to a log by their names |
-//! | [`own_parts`] | what proves that a file is part of a log, before it is removed or renamed |
-//! | [`rights`] | who may read a file that takes the place of another one, or lies beside it |
+//! | [`plain`] | the test whether an HDF5 file is certainly no log |
+//! | [`model`], [`records`], [`conversion`], [`numbers`], [`base`], [`origins`] | records of all layouts |
+//! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and the rules for their owners |
+//! | [`recognition`], [`signature`] | the kind of a file, from a few of its bytes |
+//! | [`part_names`] | names of files that belong to a log |
+//! | [`own_parts`] | proof that a file is part of a log, before it is removed or renamed |
+//! | [`rights`] | access rights of a file that replaces another one, or lies beside it |
 //! | [`log_dir`] | logs that are directories, known by the index in them |
-//! | [`walk`] | paths on which other users may change names, for root |
-//! | [`arrangement`], [`window`], [`file_id`], [`front_bytes`], [`front`], [`descriptors`] | bytes in them |
-//! | [`lasting`], [`settled`] | what of a file stays when it changes |
+//! | [`walk`] | look-up of paths by root, where other users may change names |
+//! | [`arrangement`], [`window`], [`file_id`], [`front_bytes`], [`front`], [`descriptors`] | the bytes of these files |
+//! | [`lasting`], [`settled`] | the parts of a file that stay when it changes |
 //! | [`journal`] | the form of a log that is not closed |
-//! | [`snapshot`] | what the scan of one log file found, as plain data |
-//! | [`scan`] | what client and server of a scan share |
+//! | [`snapshot`] | the result of the scan of one log file, as plain data |
+//! | [`scan`] | definitions that client and server of a scan share |
 //! | [`image`], [`btree`], [`filters`] | structures of HDF5 files |
 //! | [`boxes`] | many hyperslabs in little memory |
 //!
-//! Modules use what stands below them: `scan`, `snapshot`, `recognition`, `part_names`, `tables`, `journal`, `filters`, then
-//! the layouts and all others. `layout` is below the layouts.
+//! A module uses only modules after it in this order: `scan`, `snapshot`, `recognition`, `part_names`, `tables`,
+//! `journal`, `filters`, then the layouts and all others. `layout` is below the layouts.
 
 #![deny(missing_docs)]
 
@@ -83,7 +83,7 @@ pub mod window;
 /// Decodes blocks of [`Encoding::Operator`](model::Encoding::Operator).
 pub use h5logfs_adios::operator;
 pub use layout::{DatasetRecords, Layout, RecordTable};
-/// The entries of a log that this process writes. It has one layout.
+/// The entries of a log that this process writes. The writer has one layout.
 pub use logvol::GrowingTable;
 pub use model::Logged;
 pub use recognition::carries_mark;

@@ -1,7 +1,7 @@
 //! Logs that are directories: those of ADIOS2 (`docs/formats/adios-bp.md`, §1).
 //!
-//! The log file is the index in the directory. All that is told of a log by its file is told by that one: who owns it, whether
-//! it has changed, which files belong to it. Only its name is that of the directory.
+//! The log file is the index in the directory. It stands for the whole log: for its owner, for changes, and for the
+//! files that belong to it. Only the name of the log is the directory's.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -22,26 +22,26 @@ use crate::walk;
 use h5logfs_adios::header::Header;
 use h5logfs_common::error::{Error, Result};
 
-/// The name of the log file in the directory.
+/// Name of the log file in the directory.
 pub const FILE: &str = "md.idx";
-/// What follows the name of the directory where programs choose by the ends of names.
+/// The suffix of a second name of the log, for programs that choose files by their suffix.
 pub const ENDING: &str = ".h5";
 
 const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// How a name stands for a log.
+/// The relation of a name to a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Naming {
-    /// It is that of the file.
+    /// The name is the file's.
     File,
-    /// It is that of the directory in which the file lies.
+    /// The name is that of the directory in which the file lies.
     Directory,
-    /// It is that of the directory, with [`ENDING`].
+    /// The name is the directory's, with [`ENDING`].
     Ending,
 }
 
 impl Naming {
-    /// The directory that a name or path stands for in this way; `None` where it cannot.
+    /// The directory to which a name or path refers in this way; `None` where it cannot be one.
     pub fn directory(self, path: &Path) -> Option<PathBuf> {
         match self {
             Naming::File => None,
@@ -54,15 +54,15 @@ impl Naming {
         }
     }
 
-    /// The file that a path stands for in this way.
+    /// The file to which a path refers in this way.
     pub fn file(self, path: &Path) -> Cow<'_, Path> {
         let directory = self.directory(path);
         directory.map_or(Cow::Borrowed(path), |directory| directory.join(FILE).into())
     }
 }
 
-/// Opens `name` in an open directory for its place alone, where it is a log. `None` for anything else, which costs one system
-/// call. Does not enter another file system: it might not answer.
+/// Opens `name` in an open directory as a path only (`O_PATH`), if it is a log. Returns `None` for anything else,
+/// mostly after one system call. Does not enter another file system, which might not answer.
 pub fn open_in(directory: impl AsFd, name: &OsStr) -> Option<OwnedFd> {
     open(&directory, &Path::new(name).join(FILE), OFlags::PATH)?;
     let opened = open(&directory, Path::new(name), SEARCH)?;
@@ -74,7 +74,7 @@ pub fn is_in(directory: impl AsFd, name: &OsStr) -> bool {
     open_in(directory, name).is_some()
 }
 
-/// Whether `name` in an open directory is the file of a log that is a directory: that one.
+/// Whether `name` in an open directory is the index that makes this directory a log.
 pub fn is_file_in(directory: impl AsFd, name: &OsStr) -> bool {
     name == FILE && has_index(directory)
 }
@@ -97,8 +97,8 @@ fn open(directory: impl AsFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
     }
 }
 
-/// Whether an open directory has an index which is its owner's: the files of others must not disappear behind one that any user
-/// can make.
+/// Whether an open directory has an index that belongs to the directory's owner. Any user may be able to create an
+/// index, and the other files of the directory must not disappear behind it.
 fn has_index(directory: impl AsFd) -> bool {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let Some(index) = open(&directory, Path::new(FILE), flags).map(File::from) else {
@@ -118,8 +118,8 @@ fn has_header(index: &File) -> bool {
     index.read_exact_at(&mut header, 0).is_ok() && Header::is_one(&header)
 }
 
-/// The directory of the log that `path` names, by itself or with [`ENDING`]; symbolic links are followed. `None` for any
-/// other path.
+/// The directory of the log that `path` names, either directly or with [`ENDING`]; symbolic links are followed. `None`
+/// for any other path.
 pub fn named_by(path: &Path) -> Option<PathBuf> {
     let is_log = |directory: &PathBuf| is_log(directory);
     let itself = Naming::Directory.directory(path).filter(is_log);
@@ -132,18 +132,18 @@ pub fn named_by(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The file of the log at `path`: another path where that is a directory.
+/// The log file of the log at `path`: `path` itself, or the index in it where it is a directory.
 pub fn file_of(path: &Path) -> PathBuf {
     named_by(path).map_or_else(|| path.to_owned(), |directory| directory.join(FILE))
 }
 
-/// As [`SourceDir::of_file`], for the file of the log at `path`. That of a directory is found below the directory in which it
-/// lies.
+/// [`SourceDir::of_file`] for the log file of the log at `path`. The log file of a directory is found below the parent
+/// of this directory.
 pub fn place_of(path: &Path) -> Result<(SourceDir, PathBuf)> {
     place_by(path, SourceDir::of_file)
 }
 
-/// The same by [`walk::directory_of`], for a user who names a log. Fails where [`check_complete`] does.
+/// [`place_of`] by [`walk::directory_of`], for a user who names a log. Fails where [`check_complete`] does.
 pub fn walk_to(path: &Path) -> Result<(SourceDir, PathBuf)> {
     place_by(path, |path| {
         check_complete(path)?;
@@ -151,12 +151,12 @@ pub fn walk_to(path: &Path) -> Result<(SourceDir, PathBuf)> {
     })
 }
 
-/// Fails where `path` is a directory that has files of a log, but no index that makes it one. The error tells why.
+/// Fails where `path` is a directory that has files of a log, but no valid index. The error gives the reason.
 pub fn check_complete(path: &Path) -> Result<()> {
     why_none(path).map_or(Ok(()), |reason| Err(Error::of(path, reason)))
 }
 
-/// Why a directory is no log, though it has files of one.
+/// The reason why a directory is no log, though it has files of one.
 fn why_none(path: &Path) -> Option<String> {
     let flags = SEARCH | OFlags::CLOEXEC;
     let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -210,26 +210,27 @@ fn place_by(
     find(&directory).map(|(dir, name)| (dir, name.join(FILE)))
 }
 
-/// The directory that is the log whose file is at `file`. The name of the file decides.
+/// The directory of the log whose log file is `file`; `None` where the log is no directory. The name of the file
+/// decides.
 pub fn directory_of(file: &Path) -> Option<&Path> {
     file.parent()
         .filter(|_| file.file_name() == Some(OsStr::new(FILE)))
 }
 
-/// What a user calls the log whose file is at `file`.
+/// The path by which users call the log whose log file is `file`.
 pub fn name_of(file: &Path) -> &Path {
     let named = directory_of(file).filter(|directory| directory.file_name().is_some());
     named.unwrap_or(file)
 }
 
-/// The name in `directory` of the log in `name`, for programs that choose by endings.
+/// The name of the log `name` for programs that choose files by their suffix.
 pub fn with_ending(name: &OsStr) -> OsString {
     let mut name = name.to_owned();
     name.push(ENDING);
     name
 }
 
-/// Fails where `path` is a log that is a directory, or lies in one: these are changed by nobody but ADIOS2.
+/// Fails where `path` is a log that is a directory, or lies in one. Only ADIOS2 changes such logs.
 pub fn check_change(path: &Path) -> Result<()> {
     check_change_for(
         path,
@@ -237,7 +238,7 @@ pub fn check_change(path: &Path) -> Result<()> {
     )
 }
 
-/// The same for a purpose: `instead` says what there is to do.
+/// [`check_change`] with advice: `instead` tells the user what to do instead.
 pub fn check_change_for(path: &Path, instead: &str) -> Result<()> {
     let parent = path
         .parent()

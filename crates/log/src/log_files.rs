@@ -18,10 +18,10 @@ use h5logfs_common::error::{Error, Result, is_stale};
 
 const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// The files of one log besides the log file. What is checked is what was opened: a file that takes the name of another
-/// one in between is checked itself.
+/// The files of one log besides the log file. Checks apply to the open file, so a file that takes another one's name in
+/// between is checked as well.
 ///
-/// In a process that may open no files, the process that opens files for it does the checks.
+/// In a process that must not open files, the process that opens files on its behalf does the checks.
 #[derive(Debug)]
 pub struct LogFiles<'a> {
     dir: &'a SourceDir,
@@ -56,8 +56,8 @@ impl<'a> LogFiles<'a> {
         }
     }
 
-    /// Refuses files of users other than the owner of the log file, except where all users may read them. For a process
-    /// that may read more than that owner.
+    /// Refuses files of users other than the owner of the log file, unless all users may read them. This is for a
+    /// process that may read more than that owner.
     pub fn only_public(self) -> Self {
         LogFiles {
             only_public: true,
@@ -130,8 +130,8 @@ impl<'a> LogFiles<'a> {
         dir.map_or_else(|_| place.path.clone(), |dir| dir.full_path(&place.path))
     }
 
-    /// Does something with the directory of `place` and the name in it, again where a file server does not know any more the
-    /// directory that was used last.
+    /// Calls `act` with the directory of `place` and the name in it. Opens the directory again, and repeats the call,
+    /// where a file server no longer knows the directory of the last call.
     fn in_directory<T>(
         &self,
         place: &SourcePath,
@@ -148,7 +148,7 @@ impl<'a> LogFiles<'a> {
             }
             outcome => outcome,
         };
-        // Behind the name of a long log, the name of its journal would be too long: there can be none.
+        // A log with a long name has no journal: the journal's name would be too long.
         outcome.map_err(|e| match Errno::from_io_error(&e) {
             Some(Errno::NAMETOOLONG) => Errno::NOENT.into(),
             _ => e,
@@ -208,7 +208,7 @@ impl<'a> LogFiles<'a> {
                 Ok(fd)
             }
             Err(e) => {
-                // That it cannot be opened is of no consequence if it does not belong to the log.
+                // A failure to open it does not matter if the file does not belong to the log.
                 if let Ok(there) = stat_in(directory, name) {
                     self.check_part(&Ownership::from(&there), directory)?;
                 }
@@ -240,19 +240,19 @@ pub fn may_hide(directory: impl AsFd, log: &OsStr, name: &OsStr) -> io::Result<b
 }
 
 impl Foreign {
-    /// The reason as an error of the kind that system calls have. [`foreign`] gets it back.
+    /// The reason as an I/O error, as system calls return it. [`foreign`] extracts it.
     pub fn into_io(self) -> io::Error {
         io::Error::new(io::ErrorKind::PermissionDenied, self)
     }
 }
 
-/// The reason why a file does not belong to a log, if that is the error.
+/// The reason why a file does not belong to a log, if the error has one.
 pub fn foreign(error: &io::Error) -> Option<Foreign> {
     let inner = error.get_ref()?;
     inner.downcast_ref().copied()
 }
 
-/// The system allows what a [`Foreign`] refuses. So it is the files that are wrong, and trying again is of no use.
+/// The system allows what a [`Foreign`] refuses. The fault is therefore in the files, and another try does not help.
 fn failure(path: PathBuf, error: io::Error) -> Error {
     match foreign(&error) {
         Some(reason) => Error::of(path, reason.to_string()),
@@ -349,7 +349,7 @@ mod tests {
             assert_eq!(place.opens("roots"), Ok(b"roots".to_vec()), "{mode:o}");
             assert_foreign(place.opens("other"));
         }
-        // The owner of the directory, as long as no other user may write there.
+        // The owner of the directory may do so while no other user can write there.
         place.own("", OTHER, 0o755);
         assert_eq!(place.opens("other"), Ok(b"other".to_vec()));
         for mode in [0o775, 0o757, 0o1777] {
@@ -391,7 +391,7 @@ mod tests {
         assert!(refused.contains("2 hard links"), "{refused}");
     }
 
-    /// What cannot be opened, or is no regular file, is another user's first of all.
+    /// Another user's file is reported as such, even if it cannot be opened or is no regular file.
     #[test]
     fn what_belongs_to_another_user_is_not_in_the_way() {
         let Some(place) = Place::new() else { return };

@@ -1,4 +1,4 @@
-//! What every layout yields: records, and the selections of elements that they wrote.
+//! The output of every layout: records, and the selections of elements that they cover.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// What a layout has to know of a logged dataset to decode its entries.
+/// The facts about a logged dataset that a layout needs to decode its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Logged<'a> {
     /// The layout's own number of the dataset.
@@ -37,16 +37,16 @@ pub struct Selection {
     blocks: SelectionBlocks,
 }
 
-/// How the blocks of a selection are kept.
+/// The form in which the blocks of a selection are stored.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum SelectionBlocks {
-    /// One by one; each with the number of elements in the blocks before it.
+    /// A list of blocks, each with the number of elements in the blocks before it.
     Listed(PackedBoxes),
-    /// As a regular pattern.
+    /// A regular pattern.
     Strided(Lattice),
 }
 
-/// Bytes that a selection takes in the tables in which it is known.
+/// Bytes of a selection in the tables that list it.
 const OVERHEAD: u64 = 256;
 
 impl Selection {
@@ -100,7 +100,8 @@ impl Selection {
         Ok(Reserved::new(Selection { elements, blocks }, reservation))
     }
 
-    /// The selection with the memory for it, which exists already: it is small, or its bytes were reserved elsewhere.
+    /// The selection with a reservation for its memory, which is allocated already: the selection is small, or its
+    /// bytes were reserved elsewhere.
     pub fn reserved(self, task: &Task) -> Result<Reserved<Self>, Fault> {
         let reservation = task.reserve(self.bytes() as u64 + OVERHEAD)?;
         Ok(Reserved::new(self, reservation))
@@ -148,7 +149,7 @@ impl Selection {
         self.elements
     }
 
-    /// Whether it is one block that has all elements of the write.
+    /// Whether the selection is one block with all elements of the write.
     pub fn is_one_block(&self) -> bool {
         self.blocks() == 1 && (self.rank() > 0 || self.elements == 1)
     }
@@ -209,7 +210,7 @@ struct Blocks<S, C> {
     start: S,
     count: C,
     before: Vec<u64>,
-    /// Numbers of the blocks that have elements, where some have none.
+    /// Numbers of the blocks with elements. `None` where all blocks have some.
     numbers: Option<Vec<usize>>,
 }
 
@@ -255,26 +256,26 @@ impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Rows for Blocks<S, 
     }
 }
 
-/// The selections of one log that are in use, by numbers that its layout chooses. Entries share them, also
-/// across datasets.
+/// The selections of one log that are in use, by numbers that its layout chooses. Entries of one or several datasets
+/// share them.
 #[derive(Debug, Default)]
 pub struct Selections(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     by_id: HashMap<u64, Weak<Reserved<Selection>>>,
-    /// Those that are not in use are removed when so many are known.
+    /// Number of known selections at which unused ones are removed.
     tidy_at: usize,
 }
 
 impl Selections {
-    /// The selection of this number, if it is in use.
+    /// The selection with this number, if it is in use.
     pub fn get(&self, id: u64) -> Option<Arc<Reserved<Selection>>> {
         self.0.lock().by_id.get(&id).and_then(Weak::upgrade)
     }
 
-    /// Adds a selection, unless the number is in use. Returns the selection of this number, and whether it is the
-    /// new one.
+    /// Adds a selection, unless the number is in use. Returns the selection with this number, and whether it is the new
+    /// one.
     pub fn keep(
         &self,
         id: u64,
@@ -305,8 +306,8 @@ pub enum Encoding {
     Deflate,
     /// One or more zlib streams, back to back.
     DeflateStreams,
-    /// One zlib stream whose length the log does not record. [`StoredBytes::len`] is where it may end; the
-    /// source may have more.
+    /// One zlib stream of unrecorded length. It ends at [`StoredBytes::len`] at the latest; the source may have more
+    /// bytes.
     DeflateStream,
     /// Raw, or a zlib stream that happens to be as long as the raw bytes: raw unless it inflates.
     RawOrDeflate,
@@ -314,32 +315,32 @@ pub enum Encoding {
     Pipeline,
     /// Elements of another type: see [`Record::conversion`].
     Converted,
-    /// What an operator of ADIOS2 made of the elements (`adios-bp.md`, section 5).
+    /// The output of an ADIOS2 operator (`adios-bp.md`, section 5).
     Operator,
 }
 
-/// Where the bytes of a record lie, and how.
+/// The place and the encoding of a record's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoredBytes {
-    /// Which source file holds them.
+    /// Number of the source file.
     pub source: u16,
-    /// Where they begin in it, from byte 0 of the file.
+    /// Offset in the source.
     pub offset: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub len: u64,
-    /// How to decode them.
+    /// Encoding of the bytes.
     pub encoding: Encoding,
 }
 
-/// One logged write to one dataset. It borrows from the list or index that holds it.
+/// A logged write to a dataset. The record borrows from the list or index that holds it.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// First index along each dimension of the smallest box around all that the record wrote.
+    /// First index along each dimension of the smallest box around all elements of the record.
     pub start: &'a [u64],
     /// Number of elements along each dimension of the box.
     pub count: &'a [u64],
-    /// Its blocks; `None` where the box is the only one. With `has_lead` they have one dimension less than
-    /// the dataset.
+    /// The blocks of the record; `None` where the box is the only one. With `has_lead`, blocks have one dimension less
+    /// than the dataset.
     pub selection: Option<&'a Selection>,
     /// All blocks lie at one index of the first dimension, that of the box.
     pub has_lead: bool,
@@ -347,7 +348,7 @@ pub struct Record<'a> {
     pub stored: StoredBytes,
     /// The conversion to the dataset's type, where its elements are of another type.
     pub conversion: Option<&'a Conversion>,
-    /// Why the bytes of this record cannot be read.
+    /// The reason why the bytes of this record cannot be read.
     pub fault: Option<&'a str>,
 }
 
@@ -372,7 +373,7 @@ impl Block<'_> {
         }
     }
 
-    /// Whether all of `query` lies in it.
+    /// Whether the block contains all of `query`.
     pub fn covers(&self, query: &Bounds) -> bool {
         (0..self.start.len()).all(|d| {
             let end = self.start[d].saturating_add(self.count[d]);
@@ -395,12 +396,12 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The box around all that it wrote.
+    /// The box around all elements of the record.
     pub fn bounds(&self) -> Bounds {
         self.whole().bounds()
     }
 
-    /// Its box as a block.
+    /// The box of the record as a block.
     fn whole(&self) -> Block<'a> {
         Block {
             start: self.start,
@@ -419,7 +420,7 @@ impl<'a> Record<'a> {
         self.visit(query, Order::Back, visit)
     }
 
-    /// As [`Record::visit_back`], in this order.
+    /// Calls `visit` as [`Record::visit_back`] does, but from the first block to the last.
     pub fn visit<B>(
         &self,
         query: &Bounds,

@@ -59,12 +59,12 @@ pub struct NumberFormat {
 /// * to a longer one: the value, or `fill` for infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NumberConversion {
-    /// As the log has them.
+    /// Format of the numbers in the log.
     pub from: NumberFormat,
-    /// As the dataset has them.
+    /// Format of the numbers in the dataset.
     pub to: NumberFormat,
-    /// Stands for a number that the dataset's type cannot represent. The first bytes count, as many as the type
-    /// has, in its byte order.
+    /// Replacement for a number that the dataset's type cannot represent: the first bytes, as many as the type has, in
+    /// its byte order.
     pub fill: [u8; 8],
 }
 
@@ -111,7 +111,8 @@ fn swap<N: RawNumber>(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// One loop for each pair of types and of byte orders, so that the loop itself does not branch on them.
+/// Converts numbers in a loop of its own for each pair of types and of byte orders, so that the loop does not branch on
+/// them.
 fn each<F, T, const FROM_BIG: bool, const TO_BIG: bool>(from: &[u8], to: &mut [u8], fill: &[u8; 8])
 where
     F: RawNumber + Become<T>,
@@ -124,7 +125,7 @@ where
     }
 }
 
-/// A number that can be read from bytes and written to them.
+/// A number with a binary form.
 trait RawNumber: Copy {
     const SIZE: usize;
     /// `bytes` has exactly [`Self::SIZE`] bytes.
@@ -132,9 +133,9 @@ trait RawNumber: Copy {
     fn write<const BIG: bool>(self, bytes: &mut [u8]);
 }
 
-/// A number that can become one of another type.
+/// A number that converts to another type.
 trait Become<T> {
-    /// `None` where that type cannot represent it.
+    /// The converted number; `None` where the type cannot represent it.
     fn fit(self) -> Option<T>;
 }
 
@@ -159,7 +160,7 @@ macro_rules! stored {
 
 stored!(i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
 
-/// From an integer to integers, and to floating-point numbers.
+/// Conversions from an integer to integers, and to floating-point numbers.
 macro_rules! integer {
     ($($from:ty)*) => { $(
         integer!($from => i8 u8 i16 u16 i32 u32 i64 u64);
@@ -183,8 +184,8 @@ macro_rules! integer {
 
 integer!(i8 u8 i16 u16 i32 u32 i64 u64);
 
-/// From floating-point numbers to an integer. Two numbers pass the range test although the type cannot represent
-/// them: NaN, and the limit of a type whose largest number is rounded up as a double. They become `$nan` and
+/// Conversions from floating-point numbers to an integer. Two numbers pass the range test although the type cannot
+/// represent them: NaN, and the limit of a type whose largest number is rounded up as a double. They become `$nan` and
 /// `$past`, as with the instructions that compilers use on x86-64.
 macro_rules! truncated {
     ($($to:ty: $nan:expr, $past:expr;)*) => { $(
@@ -225,7 +226,7 @@ truncated! {
 impl Become<f32> for f64 {
     fn fit(self) -> Option<f32> {
         if self.is_nan() {
-            // Bit by bit, for the language does not define what a cast makes of NaN.
+            // The bits are swapped one by one, because the language does not define the result of a cast of NaN.
             let bits = self.to_bits();
             let sign = (bits >> 32) as u32 & 1 << 31;
             let rest = (bits >> 29) as u32 & 0x003f_ffff;
@@ -408,7 +409,7 @@ mod tests {
         }
     }
 
-    /// The bytes of `value` as a number of this format.
+    /// The bytes of `value` in this format.
     fn spell(number: NumberFormat, value: f64) -> Vec<u8> {
         let mut bytes = match number.kind {
             NumberType::F32 => (value as f32).to_le_bytes().to_vec(),

@@ -1,4 +1,4 @@
-//! Which process wrote which bytes of a log's data, and in which flush, as far as its layout tells.
+//! The origin of a log's data: the process and the flush that wrote each byte, as far as the layout records them.
 
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
@@ -8,28 +8,29 @@ use h5logfs_common::fault::Fault;
 pub struct Span {
     /// Number of the source file that holds them.
     pub source: u16,
-    /// The first of them, from byte 0 of the source.
+    /// Offset of the first byte in the source.
     pub start: u64,
-    /// Behind the last one.
+    /// Offset after the last byte.
     pub end: u64,
-    /// The process; `None` where the log does not tell.
+    /// Rank of the process; `None` where the log does not record it.
     pub rank: Option<u32>,
-    /// Number of the flush; `None` where the log does not tell.
+    /// Number of the flush; `None` where the log does not record it.
     pub flush: Option<u64>,
 }
 
-/// The most spans that are kept.
+/// Largest number of spans kept.
 const MOST_SPANS: usize = 1 << 20;
 
 /// All spans of a log, by source and first byte.
 #[derive(Debug, Default)]
 pub struct Origins {
     spans: Vec<Span>,
-    /// What could not be followed. Spans are missing then.
+    /// Parts of the log that could not be followed. Their spans are missing.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Bytes by flush and rank, each in at most so many classes.
+/// Bytes by flush and rank. Neighbouring flushes share a column and neighbouring ranks a row, so that the table has a
+/// limited size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeline {
     /// The first and the last flush of each column; `None` where flushes are not known.
@@ -44,7 +45,7 @@ pub struct Timeline {
     pub known_ranks: usize,
     /// The largest sum of bytes of one rank.
     pub most_of_a_rank: u64,
-    /// The mean of the sums of all ranks that wrote any.
+    /// The mean of the sums of all ranks that wrote data.
     pub mean_of_ranks: u64,
 }
 
@@ -59,7 +60,7 @@ impl Origins {
         &self.spans
     }
 
-    /// Adds a span, as a part of the last one where it goes on there. Fails where there are too many.
+    /// Adds a span. A span that continues the last one is merged with it. Fails where there are too many spans.
     pub fn push(&mut self, span: Span) -> Result<(), Fault> {
         if let Some(last) = self.spans.last_mut()
             && (last.source, last.end) == (span.source, span.start)
@@ -77,12 +78,12 @@ impl Origins {
         Ok(())
     }
 
-    /// Changes each span. [`Origins::sort`] has to be called behind it.
+    /// Changes each span. The caller must call [`Origins::sort`] afterwards.
     pub(crate) fn adjust(&mut self, change: impl FnMut(&mut Span)) {
         self.spans.iter_mut().for_each(change);
     }
 
-    /// Puts the spans in their order. Called once all are there.
+    /// Sorts the spans. The caller calls this once all spans are added.
     pub(crate) fn sort(&mut self) {
         self.spans.sort_unstable();
     }
@@ -96,7 +97,7 @@ impl Origins {
         (span.source == source && offset < span.end).then_some(span)
     }
 
-    /// Bytes by flush and rank, in at most so many columns and rows.
+    /// Bytes by flush and rank, in at most `columns` columns and `rows` rows.
     pub fn timeline(&self, columns: usize, rows: usize) -> Timeline {
         let flushes = Classes::of(self.spans.iter().map(|span| span.flush), columns);
         let ranks = Classes::of(self.spans.iter().map(|s| s.rank.map(u64::from)), rows);
@@ -124,11 +125,11 @@ impl Origins {
     }
 }
 
-/// The values that occur, in classes of neighbours.
+/// Values in classes of neighbours.
 struct Classes {
-    /// In ascending order.
+    /// The values that occur, in ascending order.
     known: Vec<Option<u64>>,
-    /// Values in a class.
+    /// Number of values in a class.
     each: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What proves that a file beside a log is one that our writers made: what is in it. A user may give a file any name, so a name
-//! alone proves nothing. Whoever removes such a file, or gives it another name, asks here first.
+//! Proof that our writers made a file beside a log. A user may give a file any name, so the content of the file is the
+//! proof. Code that removes or renames such a file asks here first.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,32 +14,32 @@ use crate::front::begins_unclosed_text;
 use crate::logvol::extent::ExtentHeader;
 use crate::logvol::names::{spilled_by, subfile_number};
 
-/// Bytes at the begin of a file that tell what it is, apart from its identifier.
+/// Bytes at the start of a file that identify its kind, without its identifier.
 pub const BEGIN: usize = 64;
 
-/// A directory that a log has beside it, by what makes a file in it a part of the log.
+/// A directory beside a log, by the proof that a file in it belongs to the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnDir {
-    /// That of the subfiles.
+    /// The directory of the subfiles.
     Subfiles {
-        /// The names of the subfiles are this one with a number.
+        /// The part of a subfile's name before its number.
         base: OsString,
         /// The identifier of the log.
         id: FileId,
     },
-    /// That of the files into which ranks have spilled.
+    /// The directory of the spill files of the ranks.
     Spilled,
 }
 
 impl OwnDir {
-    /// Whether what is at this path in the directory is a part of the log.
+    /// Whether the file at this path in the directory belongs to the log.
     pub fn has(&self, path: &Path) -> io::Result<bool> {
         let name = path.file_name().unwrap_or_default();
         let has_name = match self {
             OwnDir::Subfiles { base, .. } => subfile_number(base, name).is_some(),
             OwnDir::Spilled => spilled_by(name).is_some(),
         };
-        // What has another name is not opened.
+        // Files with other names are not opened.
         let Some(file) = has_name.then(|| open(path)).transpose()?.flatten() else {
             return Ok(false);
         };
@@ -50,13 +50,13 @@ impl OwnDir {
     }
 }
 
-/// Whether a file holds what a rank has spilled, or nothing, as after each flush.
+/// Whether a file is a spill file. It may be empty, as after each flush.
 pub fn is_spilled(file: &File) -> io::Result<bool> {
     let begin = begin(file)?;
     Ok(is_blank(&begin) || begins_as(&begin, ExtentHeader::MAGIC))
 }
 
-/// Whether the file at `path` is a log, a subfile or a journal that a process was making.
+/// Whether the file at `path` is an unfinished log, subfile or journal: a process began to make it.
 pub fn is_unfinished(path: &Path) -> io::Result<bool> {
     let Some(file) = open(path)? else {
         return Ok(false);
@@ -66,21 +66,21 @@ pub fn is_unfinished(path: &Path) -> io::Result<bool> {
     Ok(is_begun || FileId::of(&file)?.is_some())
 }
 
-/// Whether a file with these first bytes is a journal: it begins with the checksum of its first line, and with the version. Or
-/// nothing of it came to the disk.
+/// Whether a file with these first bytes is a journal. A journal begins with the checksum of its first line and the
+/// version. A journal of which nothing reached the disk counts as well.
 pub fn begins_as_journal(begin: &[u8]) -> bool {
     let (sum, rest) = begin.split_at(begin.len().min(8));
     let is_line = sum.iter().all(u8::is_ascii_hexdigit) && begins_as(rest, br#" {"journal":"#);
     is_line || is_blank(begin)
 }
 
-/// Whether bytes begin with a mark, or are a part of it: the first write may have been cut off.
+/// Whether bytes begin with a mark, or with a part of it: the first write may have been cut off.
 fn begins_as(bytes: &[u8], mark: &[u8]) -> bool {
     let len = bytes.len().min(mark.len());
     bytes[..len] == mark[..len]
 }
 
-/// After a loss of power a file may have its size, and none of its bytes.
+/// Whether all bytes are zero. After a loss of power a file may have its size, but no data.
 fn is_blank(begin: &[u8]) -> bool {
     begin.iter().all(|byte| *byte == 0)
 }
@@ -101,7 +101,7 @@ fn begin(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file to be read; `None` where there is none, or something else. No link is followed.
+/// Opens a regular file for reading. `None` where there is none, or something else. Links are not followed.
 fn open(path: &Path) -> io::Result<Option<File>> {
     match path.symlink_metadata() {
         Ok(found) if found.is_file() => {}
@@ -114,7 +114,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     options.read(true).custom_flags(flags.bits().cast_signed());
     match options.open(path) {
         Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
-        // What this user may not read proves nothing.
+        // A file that this user may not read proves nothing.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         Err(e) => Err(e),
     }
@@ -164,7 +164,7 @@ mod tests {
             assert!(!has(&OwnDir::Spilled, "0.01", bytes));
         }
         assert!(!has(&OwnDir::Spilled, "2.1", b"h5lx"));
-        // Neither links nor directories are parts, whatever is behind them.
+        // Links and directories are no parts of a log, whatever is behind them.
         let link = dir.path().join("a.h5.3");
         std::os::unix::fs::symlink(dir.path().join("a.h5.12"), &link).unwrap();
         assert!(!subfiles(ID).has(&link).unwrap());

@@ -1,9 +1,10 @@
-//! Which files belong to a log. Any user may be able to make a file of the right name: in a sticky directory, in a
-//! directory of burst-buffer logs for all users, in the directory of a project. So names alone do not decide.
+//! Rules for the files that belong to a log. Any user may be able to make a file of the right name: in a sticky
+//! directory, in a directory of burst-buffer logs for all users, in the directory of a project. So names alone do not
+//! decide.
 //!
-//! A file belongs to a log if it has the owner of the log file. It also belongs to it if root owns it, or the owner of
-//! its directory, provided that no other user may write to that directory. A directory of subfiles belongs to a log by
-//! the same rule, and so does each file in it.
+//! A file belongs to a log if the owner of the log file owns it. A file of root, or of the owner of its directory,
+//! belongs to the log if no other user may write to that directory. The rule also holds for a directory of subfiles,
+//! and for each file in it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -16,18 +17,18 @@ const ROOT: u32 = 0;
 /// mask, which limits all its entries for other users and for groups.
 const WRITE_OF_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
-/// What all users need to read a file, and to list and search a directory.
+/// The permission that all users need to read a file, or to list a directory.
 const READ: u32 = 0o004;
 const READ_AND_SEARCH: u32 = 0o005;
 
-/// What decides about a file or directory.
+/// The facts that decide whether a file or directory belongs to a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ownership {
     /// The user who owns it.
     pub owner: u32,
     /// Type and permission bits.
     pub mode: u32,
-    /// The number of its hard links.
+    /// Number of hard links.
     pub links: u64,
 }
 
@@ -58,29 +59,29 @@ impl Ownership {
         FileType::from_raw_mode(self.mode as _) == FileType::Directory
     }
 
-    /// Whether users other than the owner may write to it.
+    /// Whether users other than the owner may write to the file or directory.
     fn is_shared(&self) -> bool {
         self.mode & WRITE_OF_OTHERS != 0
     }
 
     /// Whether another user may have made this name in `directory`. In a sticky directory no user can rename a file of
-    /// another one, but can make a hard link to it where the system allows that.
+    /// another one. A user can make a hard link to such a file where the system allows that.
     fn may_be_linked_by_others(&self, directory: &Ownership) -> bool {
         let takes_links = directory.is_shared() && directory.mode & STICKY != 0;
         takes_links && self.links > 1 && !self.is_dir()
     }
 
-    /// Whether all users may read it.
+    /// Whether all users may read the file.
     pub fn is_public(&self) -> bool {
         let needed = if self.is_dir() { READ_AND_SEARCH } else { READ };
         self.mode & needed == needed
     }
 }
 
-/// Why a file does not belong to a log.
+/// The reason why a file does not belong to a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum Foreign {
-    /// Neither the owner of the log file owns it, nor a user whom that owner has to trust anyway.
+    /// The file belongs to a user whom the owner of the log file has no reason to trust.
     #[error(
         "user {owner} owns it, and user {log_owner} owns the log file; \
          if it is part of the log, give both the same owner"
@@ -91,7 +92,7 @@ pub enum Foreign {
         /// The owner of the log file.
         log_owner: u32,
     },
-    /// Another user may have linked it to its name.
+    /// Another user may have made a hard link of this name.
     #[error(
         "it has {links} hard links, in a directory where other users may make them; \
          if it is part of the log, copy it"
@@ -100,7 +101,7 @@ pub enum Foreign {
         /// Their number.
         links: u64,
     },
-    /// Its contents are not for the owner of the log file.
+    /// The owner of the log file may not be allowed to read the file.
     #[error(
         "user {owner} owns it, and user {log_owner} owns the log file, but not all users may read it"
     )]
@@ -145,7 +146,7 @@ mod tests {
         Ownership { owner, mode, links }
     }
 
-    /// The users who may give a file of this name in `directory` its bytes, or put a file of `part`'s owner there. Users
+    /// The users who may have written a file of this name in `directory`, or put a file of `part`'s owner there. Users
     /// are 0 (root) to 3; user 3 stands for all who own none of the files.
     fn may_have_done_it(part: &Ownership, directory: &Ownership) -> Vec<u32> {
         let classes = [(0o200, true), (0o020, false), (0o002, false)];

@@ -1,4 +1,5 @@
-//! Which files belong to a log by their names. Whether they do is told by their owners (`ownership`) and by what is in them.
+//! Names of the files that make up a log. A name makes a file a candidate. Its owner (`ownership`) and its content
+//! decide.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +14,8 @@ use crate::striped::names::{SubfileName, first_members};
 use crate::striped::subfiles;
 use h5logfs_common::error::Result;
 
-/// The file that one with this name is a part of, if it may come and go without a change of that file: a burst-buffer log,
-/// a subfile, or the configuration of subfiles.
+/// The name of the file to which `name` belongs, for a burst-buffer log, a subfile, or the configuration of subfiles.
+/// These files may come and go while the file itself does not change.
 pub fn named_after(name: &OsStr) -> Option<&OsStr> {
     let log = LogName::parse(name).map(|log| log.master);
     log.or_else(|| SubfileName::parse(name).map(|part| part.stub))
@@ -26,9 +27,9 @@ pub fn is_subfile(place: &SourcePath) -> bool {
     name.is_some_and(|name| SubfileName::parse(name).is_some())
 }
 
-/// Lists the files whose names make them companions of the file at `relative`: in its directory, and in the further ones.
-/// `list` has the names in one of these directories that are [named after](named_after) a file, sorted. Its arguments are the
-/// source directory, the number of that, the path below it, and the name of the file.
+/// Lists the files whose names make them companions of the file at `relative`, in its directory and in the further
+/// ones. `list` returns the sorted names in one of these directories that are [named after](named_after) a file. Its
+/// arguments are the source directory, its number, the path below it, and the name of the file.
 pub fn companions_of(
     dir: &SourceDir,
     relative: &Path,
@@ -48,8 +49,8 @@ pub fn companions_of(
     Ok(found)
 }
 
-/// The directories beside the log file at `master` that hold files of it: that of its subfiles, and that of what its ranks have
-/// spilled.
+/// The directories beside the log file at `master` that hold its files: the directory of its subfiles, and that of its
+/// spill files.
 pub fn own_dirs(master: &Path) -> [PathBuf; 2] {
     [subfile_dir(master), spill_dir(master)]
 }
@@ -67,14 +68,14 @@ pub fn log_of(path: &Path) -> Option<PathBuf> {
     has_name.then(|| dir.with_file_name(OsStr::from_bytes(master)))
 }
 
-/// The names of files that are listed under their own names and may have `name` as a member: the first members of families.
-/// Only the files themselves tell whether they do.
+/// The names of first members of families that may have `name` as a member. Such files are listed under their own
+/// names. Only their content tells whether `name` is a member.
 pub fn may_be_member_of(name: &OsStr) -> Vec<OsString> {
     first_members(name)
 }
 
-/// The name of the log file to which `name` belongs, as a burst-buffer log, a subfile or the configuration of subfiles, a
-/// directory of subfiles or of what ranks have spilled, a journal, or what was kept of the latter. Only the name decides.
+/// The name of the log file to which `name` belongs. `name` may be a burst-buffer log, a subfile, the configuration of
+/// subfiles, a directory of subfiles or of spill files, a journal, or a saved copy of a journal. Only the name decides.
 pub fn master_of(name: &OsStr) -> Option<&OsStr> {
     let bytes = name.as_bytes();
     let master = without_suffix(bytes, &[SUBFILE_DIR, SPILL_DIR, journal::SUFFIX]);
@@ -101,20 +102,20 @@ fn without_suffix<'n>(name: &'n [u8], suffixes: &[&str]) -> Option<&'n [u8]> {
     cut.next()
 }
 
-/// Whether the file at `path` is the log file at `master`, its journal, one of its subfiles, or what a rank has spilled.
+/// Whether the file at `path` is the log file at `master`, its journal, one of its subfiles, or one of its spill files.
 pub fn is_own_file(master: &Path, path: &Path) -> bool {
     path == master
         || path == journal::path_of(master)
         || path.parent().is_some_and(|dir| is_own_dir(master, dir))
 }
 
-/// Whether a scan of the log file at `master` may open the file at `path`: an own file, or one of the directory whose index the
-/// log file is.
+/// Whether a scan of the log file at `master` may open the file at `path`. The scan may open files of its own and,
+/// where the log file is the index of a directory, the files in this directory.
 pub fn may_be_read(master: &Path, path: &Path) -> bool {
     is_own_file(master, path) || adios::names::is_beside(master, path)
 }
 
-/// Whether `path` is the directory of the subfiles of the log file at `master`, or of what its ranks have spilled.
+/// Whether `path` is the directory of the subfiles of the log file at `master`, or of its spill files.
 pub fn is_own_dir(master: &Path, path: &Path) -> bool {
     own_dirs(master).iter().any(|dir| dir == path)
 }

@@ -1,4 +1,4 @@
-//! What a file may be, by a few of its own bytes. Most files of a tree are no logs, and a scan costs a process.
+//! Recognition of logs from a few bytes of a file. Most files of a tree are no logs, and a scan costs a process.
 
 use crate::flat::{Flat, FlatMember};
 use crate::log_files::LogFiles;
@@ -12,26 +12,26 @@ use h5logfs_common::error::{Error, Result};
 
 pub use crate::striped::{Kind, StripedFile};
 
-/// What the bytes of a file say of it, before anything is known of the files beside it.
+/// The kind of a file according to its own bytes. The files beside it are not considered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appearance {
-    /// It has no bytes. It is a log if files of logs lie beside it, a stub if subfiles do, and an empty file otherwise.
+    /// An empty file. It is a log if files of logs lie beside it, and a stub if subfiles do.
     Empty,
     /// A file that has all its data. It is a log if files of logs lie beside it.
     Complete,
-    /// One HDF5 file in several of this kind. What lies beside it does not decide that.
+    /// An HDF5 file in several parts of this kind, whatever lies beside it.
     InParts(Kind),
-    /// An HDF5 file that says that its data are in subfiles.
+    /// An HDF5 file that declares that its data are in subfiles.
     Stub,
-    /// An HDF5 file of which the subfiles alone tell whether it is a stub.
+    /// An HDF5 file that may be a stub. Only the subfiles decide.
     MaybeStub,
-    /// Any other file. [`may_be_log`] tells more.
+    /// Any other file. [`may_be_log`] examines it further.
     Other,
 }
 
 impl Appearance {
-    /// Reads a few bytes of `file`. A stub comes before anything else that an HDF5 file may be: it may look like a file that
-    /// has all its data.
+    /// Reads a few bytes of `file`. The test for a stub comes before all other tests of HDF5 files, because a stub may
+    /// look like a file that has all its data.
     pub fn of(file: &SourceFile) -> Result<Self> {
         if file.is_empty() {
             return Ok(Appearance::Empty);
@@ -57,7 +57,7 @@ pub fn has_all_data(stub: &SourceFile) -> Result<bool> {
     lone::is_whole(stub)
 }
 
-/// Whether a file is of a kind that holds data, not text.
+/// Whether the file is of a kind that holds data, not text.
 pub fn holds_data(file: &SourceFile) -> Result<bool> {
     let is_hdf5 = find_signature(file)?.is_some() || front::is_unclosed(file)?;
     Ok(is_hdf5 || netcdf::has_magic(file)? || netcdf::has_log_magic(file)?)
@@ -68,7 +68,7 @@ pub fn may_be_log(files: &LogFiles<'_>, source: &SourceFile) -> Result<bool> {
     may_be_log_at(files, source, find_signature(source)?)
 }
 
-/// [`may_be_log`] for a file whose `signature` was looked for.
+/// [`may_be_log`] for a file with a known `signature`.
 pub fn may_be_log_at(
     files: &LogFiles<'_>,
     source: &SourceFile,
@@ -80,7 +80,7 @@ pub fn may_be_log_at(
         }
         return Ok(front::is_unclosed(source)? || journal::lacks_front(files, source)?);
     };
-    // Of a file that our writer made, the journal decides. One that was settled has none.
+    // The journal decides about a file of our writer. A settled file has no journal.
     let may_be_log =
         !plain::is_certain(source, signature) || journal::may_belong_to(files, source)?;
     if !may_be_log {
@@ -89,8 +89,8 @@ pub fn may_be_log_at(
     Ok(may_be_log)
 }
 
-/// Finds the members of `file`, which is one HDF5 file in several of this kind. `companions`: its [companion
-/// files](crate::part_names::companions_of), as far as they belong to it. Fails with [`Error::NotALog`] for [`Kind::Multi`].
+/// Finds the members of `file`, which is one HDF5 file in several of this kind. `companions`: those of its [companion
+/// files](crate::part_names::companions_of) that belong to it. Fails with [`Error::NotALog`] for [`Kind::Multi`].
 pub fn find_members(
     kind: Kind,
     files: &LogFiles<'_>,
@@ -108,7 +108,7 @@ pub fn find_members(
     }
 }
 
-/// The bytes of an HDF5 file as they are. Fails with [`Error::NotALog`] for any other file.
+/// Shows an HDF5 file unchanged. Fails with [`Error::NotALog`] for any other file.
 pub fn whole_file(file: &SourceFile) -> Result<StripedFile> {
     let user_block = find_signature(file)?.ok_or_else(|| Error::NotALog {
         path: file.path().to_owned(),
@@ -136,7 +136,7 @@ pub fn whole_file(file: &SourceFile) -> Result<StripedFile> {
     })
 }
 
-/// The marks of each layout: names all of which are in the metadata of such a file.
+/// Marks of each layout. The metadata of a log of this layout contain all its marks.
 const MARKS: &[&[&str]] = &[&[logvol::MARK], &[classic::METADATA_LOG, classic::DATA_LOG]];
 
 /// Bytes searched for a layout's marks in a file that libhdf5 cannot open.

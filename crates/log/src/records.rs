@@ -13,35 +13,35 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::task::Task;
 
-/// Records, and what they share. A layout makes it and calls [`RecordList::put_in_order`] last.
+/// A list of records, and the parts that they share. A layout fills it and calls [`RecordList::put_in_order`] last.
 #[derive(Debug)]
 pub struct RecordList {
     reservation: Reservation,
     rank: usize,
-    /// How many records there are, and for how many a column that needs memory has room at first.
+    /// Number of records, and the number for which a new column allocates room.
     len: usize,
     room: usize,
     /// The starts and the counts of the boxes of the records, then their [`VALUES`].
     columns: Vec<Column>,
     /// Some records are zlib streams of known length.
     has_deflated: bool,
-    /// The records in order, by their place in the columns, where that is another order.
+    /// The places of the records in the columns, in the order of the records. `None` where both orders are equal.
     sorted: Option<Vec<u32>>,
-    /// Where in the list of selections the one of some number is.
+    /// Index in the list of selections, by the number of the selection.
     numbers: HashMap<u64, u32>,
     shared: Shared,
 }
 
-/// The values of a record, besides its box: its place in the order of application, offset and length of its stored bytes,
-/// the position of its selection plus one, and [`HOW`]. In a list, records of lower order apply first; of the same order,
-/// those of lower offset. In an index, the first value is the number of the record.
+/// Number of values of a record, besides its box: its place in the order of application, offset and length of its
+/// stored bytes, the position of its selection plus one, and [`HOW`]. In a list, records of lower order apply first; of
+/// the same order, those of lower offset. In an index, the first value is the number of the record.
 pub const VALUES: usize = 5;
 const ORDER: usize = 0;
 const OFFSET: usize = 1;
 const LEN: usize = 2;
-/// The value that is the position of the selection plus one.
+/// Index of the value that is the position of the selection plus one.
 pub const SELECTION: usize = 3;
-/// The value that says how the bytes are stored, in groups of bits.
+/// Index of the value that describes the stored bytes, in groups of bits.
 pub const HOW: usize = 4;
 
 /// Bits of [`HOW`]: the source file in the low 16 bits, then encoding, lead, position of the conversion plus
@@ -64,7 +64,7 @@ const ENCODINGS: [Encoding; 8] = [
     Encoding::Operator,
 ];
 
-/// An encoding, as bits of [`HOW`].
+/// The bits of [`HOW`] for an encoding.
 fn encoding_bits(encoding: Encoding) -> u64 {
     let number = ENCODINGS.iter().position(|e| *e == encoding);
     (number.unwrap_or(0) as u64) << ENCODING
@@ -75,23 +75,23 @@ fn with_encoding(how: u64, encoding: Encoding) -> u64 {
     how & !(ENCODING_BITS << ENCODING) | encoding_bits(encoding)
 }
 
-/// What the records of a dataset share, and what lies below them.
+/// The parts that records of a dataset share, and the elements below them.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// Each once.
+    /// Selections, without duplicates.
     pub selections: Vec<Numbered>,
-    /// Each once.
+    /// Conversions, without duplicates.
     pub conversions: Vec<Conversion>,
-    /// Why the bytes of single records cannot be read.
+    /// Reasons why the bytes of single records cannot be read.
     pub faults: Vec<Box<str>>,
-    /// What lies below the records.
+    /// The elements below all records.
     pub base: Option<Base>,
 }
 
-/// A selection, and its layout's number of it. Datasets share selections by these numbers.
+/// A selection, and the layout's number for it. Datasets share selections by these numbers.
 pub type Numbered = (u64, Arc<Reserved<Selection>>);
 
-/// Bytes of memory of one entry of [`RecordList::numbers`], spare places included.
+/// Bytes of memory of one entry of [`RecordList::numbers`], with unused capacity.
 const OF_NUMBER: u64 = 48;
 
 impl RecordList {
@@ -126,8 +126,7 @@ impl RecordList {
         self.len == 0
     }
 
-    /// Adds a record of one block, of the dataset's rank. This and the others that add fail where there is no
-    /// memory.
+    /// Adds a record of one block, of the dataset's rank. All methods that add records fail where there is no memory.
     #[inline]
     pub fn push_block(
         &mut self,
@@ -140,8 +139,8 @@ impl RecordList {
         self.push_values(stored, order, 0, false)
     }
 
-    /// Adds a record of several blocks. `lead`: their index along the first dimension, where they have one
-    /// dimension less than the dataset.
+    /// Adds a record of several blocks. `lead`: their index along the first dimension, for blocks with one dimension
+    /// less than the dataset.
     pub fn push_selection(
         &mut self,
         stored: StoredBytes,
@@ -216,8 +215,7 @@ impl RecordList {
         Ok(())
     }
 
-    /// Marks the last record as one whose elements have to be converted. There are at most as many conversions as
-    /// pairs of types.
+    /// Marks the elements of the last record for conversion. There are at most as many conversions as pairs of types.
     pub fn convert_last(&mut self, conversion: &Conversion) -> Result<(), Fault> {
         let conversions = &mut self.shared.conversions;
         let known = conversions.iter().position(|c| c == conversion);
@@ -234,17 +232,17 @@ impl RecordList {
         })
     }
 
-    /// Sets what lies below all records.
+    /// Sets the elements below all records.
     pub fn set_base(&mut self, base: Base) {
         self.shared.base = Some(base);
     }
 
-    /// What lies below the records, if anything does.
+    /// The elements below all records.
     pub fn base(&self) -> Option<&Base> {
         self.shared.base.as_ref()
     }
 
-    /// Marks the last record as one whose bytes cannot be read, for this reason.
+    /// Marks the bytes of the last record as unreadable, for this reason.
     pub fn spoil_last(&mut self, reason: String) -> Result<(), Fault> {
         self.reservation.grow(reason.len() as u64)?;
         let faults = &mut self.shared.faults;
@@ -253,8 +251,8 @@ impl RecordList {
         self.change_last(|how| how & ((1 << FAULT) - 1) | after << FAULT)
     }
 
-    /// Adds the records of another list behind these. Both have no selections, no conversions, and nothing below them, and are
-    /// not in order yet.
+    /// Appends the records of another list. Neither list may be in order yet, nor have selections, conversions or a
+    /// base.
     pub fn append(&mut self, mut next: RecordList) -> Result<(), Fault> {
         let (known, more) = (self.shared.faults.len() as u64, next.len);
         let behind = |how: u64| match how >> FAULT {
@@ -276,7 +274,7 @@ impl RecordList {
         Ok(())
     }
 
-    /// Sorts the records into the order in which they apply. Called once all records are there.
+    /// Sorts the records into the order in which they apply. The caller calls this once all records are added.
     pub fn put_in_order(&mut self) -> Result<(), Fault> {
         let column = |value| &self.columns[2 * self.rank + value];
         let (orders, offsets) = (column(ORDER), column(OFFSET));
@@ -297,7 +295,7 @@ impl RecordList {
         let mut list = with_room(self.len())?;
         list.extend(keys.zip(0u32..));
         list.sort_unstable();
-        // Collected from the list itself, they would keep all of its memory.
+        // A list collected from the old one would keep all of its memory.
         let mut sorted = with_room(self.len())?;
         sorted.extend(list.iter().map(|(_, place)| *place));
         drop(list);
@@ -307,19 +305,19 @@ impl RecordList {
         Ok(())
     }
 
-    /// Where in the columns a record is, by its position in the list.
+    /// The place of a record in the columns, by its position in the list.
     #[inline]
     fn place(&self, number: usize) -> usize {
         self.sorted.as_ref().map_or(number, |s| s[number] as usize)
     }
 
-    /// One number of a record: its box has the first `2 * rank`, and its [`VALUES`] follow.
+    /// A number of a record. Columns are the `2 * rank` numbers of its box, then its [`VALUES`].
     #[inline]
     pub fn cell(&self, number: usize, column: usize) -> u64 {
         self.columns[column].get(self.place(number))
     }
 
-    /// The number that all records have in a column, where they have one.
+    /// The number that all records have in a column; `None` where they differ.
     pub fn same(&self, column: usize) -> Option<u64> {
         match self.columns[column] {
             Column::Same(number) => Some(number),
@@ -342,12 +340,12 @@ impl RecordList {
             .selection_at(self.cell(number, 2 * self.rank + SELECTION))
     }
 
-    /// The selections of all records, each once.
+    /// The selections of all records, without duplicates.
     pub fn selections(&self) -> &[Numbered] {
         &self.shared.selections
     }
 
-    /// What `take` makes of each record, in the order of the list.
+    /// Calls `take` with each record, in the order of the list, and returns the results.
     pub fn map<'a, T>(
         &'a self,
         mut take: impl FnMut(&Record<'_>) -> T + 'a,
@@ -356,7 +354,7 @@ impl RecordList {
         (0..self.len()).map(move |number| take(&self.get(number, &mut cells)))
     }
 
-    /// Why the bytes of single records cannot be read.
+    /// Reasons why the bytes of single records cannot be read.
     pub fn faults(&self) -> &[Box<str>] {
         &self.shared.faults
     }
@@ -366,7 +364,7 @@ impl RecordList {
         self.has_deflated
     }
 
-    /// From now on raw records may be zlib streams.
+    /// Treats all raw records as records that may be zlib streams.
     pub fn doubt_raw(&mut self) -> Result<(), Fault> {
         let doubted = |how: u64| match how >> ENCODING & ENCODING_BITS {
             0 => with_encoding(how, Encoding::RawOrDeflate),
@@ -377,7 +375,7 @@ impl RecordList {
         Ok(())
     }
 
-    /// What the records share, and the memory for it.
+    /// The parts that the records share, and the reservation of their memory.
     pub fn into_shared(mut self) -> (Shared, Reservation) {
         self.columns = Vec::new();
         self.sorted = None;
@@ -412,12 +410,12 @@ impl Shared {
         }
     }
 
-    /// The selection of that record.
+    /// The selection of the record in a row.
     pub fn selection(&self, row: Row<'_>) -> Option<&Numbered> {
         self.selection_at(row.value(SELECTION))
     }
 
-    /// The selection of this value of a record.
+    /// The selection for a value of a record.
     fn selection_at(&self, value: u64) -> Option<&Numbered> {
         self.selections.get((value as usize).checked_sub(1)?)
     }

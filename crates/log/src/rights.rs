@@ -1,8 +1,9 @@
-//! What users may do with a file that is made in place of another one, or beside a log: no more than with that file.
+//! Access rights of files that replace another file, or that lie beside a log. Users may do no more with them than with
+//! that file.
 //!
-//! A program that writes over a file changes neither its owner nor its permissions, access list and extended attributes. A new file
-//! that takes its name has to get them. A journal has what is in the log, and so have the other files beside it: who may not read
-//! the log may not read them.
+//! A program that writes over a file keeps its owner, permissions, access list and extended attributes. A new file that
+//! takes its name has to get them. The journal and the other files beside a log repeat its content, so users who may
+//! not read the log may not read them.
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, Metadata, Permissions};
@@ -13,26 +14,26 @@ use std::path::Path;
 use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
 use rustix::io::Errno;
 
-/// The attribute with the entries of an access list. The permissions of the group are no more than their mask then.
+/// The attribute that holds the access list. With a list, the group bits of the mode are its mask.
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
-/// The attributes that users and their programs set.
+/// Prefix of the attributes that users and their programs set.
 const OF_USERS: &[u8] = b"user.";
 
-/// The most bytes of a value, and of all names (xattr(7)).
+/// Largest size of a value, and of all names, in bytes (xattr(7)).
 const LONGEST: usize = 64 << 10;
 
 const ALL: u32 = 0o777;
 const OTHERS_READ: u32 = 0o004;
 const GROUP: u32 = 0o070;
-/// From the permissions of all others to those of the group.
+/// Shift from the permission bits of others to those of the group.
 const TO_GROUP: u32 = 3;
 
-/// Gives `new`, which is empty, the rights of the file at `old`, as far as this process may. Where the owning group is another one,
-/// it may do what all others may.
+/// Gives the empty file `new` the rights of the file at `old`, as far as this process may. A group other than that of
+/// `old` gets the rights of all others.
 pub fn limit(new: &File, old: &Path) -> io::Result<()> {
     let wanted = old.symlink_metadata()?;
-    // Where all may read it, a list hides nothing that is worth a question to a file server.
+    // Where all users may read the file, its list protects nothing. A file server need not be asked for it.
     let list = if wanted.mode() & OTHERS_READ == 0 {
         value(old, ACCESS_LIST)?
     } else {
@@ -41,7 +42,8 @@ pub fn limit(new: &File, old: &Path) -> io::Result<()> {
     give(new, &wanted, list)
 }
 
-/// The same for a file that is to replace the one at `old`, with what users have noted of that.
+/// Gives `new`, which is to replace the file at `old`, the rights of that file and the extended attributes that users
+/// have set.
 pub fn take_over(new: &File, old: &Path) -> io::Result<()> {
     give(new, &old.symlink_metadata()?, value(old, ACCESS_LIST)?)?;
     for name in names(old)? {
@@ -62,7 +64,7 @@ fn give(new: &File, wanted: &Metadata, list: Option<Vec<u8>>) -> io::Result<()> 
         found = new.metadata()?;
     }
     let mode = match list {
-        // With a list, the group has what is in that.
+        // With a list, the rights of the group stand in the list.
         Some(_) => wanted.mode() & ALL & !GROUP,
         None => mode_for(wanted, found.gid()),
     };
@@ -75,7 +77,7 @@ fn give(new: &File, wanted: &Metadata, list: Option<Vec<u8>>) -> io::Result<()> 
     }
 }
 
-/// The permissions of a file for one of another group.
+/// The permissions of `file` for a file of group `group`.
 fn mode_for(file: &Metadata, group: u32) -> u32 {
     let mode = file.mode() & ALL;
     if file.gid() == group {
@@ -85,7 +87,8 @@ fn mode_for(file: &Metadata, group: u32) -> u32 {
     mode & (as_others | !GROUP)
 }
 
-/// The permissions that users have of a file, without those of a group other than `group`.
+/// The permissions of a file for its users. A group other than `group` has no more than all others. With an access
+/// list, the permissions of the group are left out.
 pub fn permissions(file: &Path, group: u32) -> io::Result<u32> {
     let found = file.metadata()?;
     match value(file, ACCESS_LIST)? {
@@ -94,7 +97,7 @@ pub fn permissions(file: &Path, group: u32) -> io::Result<u32> {
     }
 }
 
-/// The names of the attributes of users.
+/// The names of the extended attributes that users have set.
 fn names(path: &Path) -> io::Result<Vec<CString>> {
     let mut names = vec![0; LONGEST];
     let len = match llistxattr(path, &mut names) {
@@ -108,7 +111,7 @@ fn names(path: &Path) -> io::Result<Vec<CString>> {
         .collect())
 }
 
-/// The value of an attribute, if the file has it.
+/// The value of an extended attribute, if the file has it.
 fn value(path: &Path, name: &CStr) -> io::Result<Option<Vec<u8>>> {
     let mut value = vec![0; LONGEST];
     match lgetxattr(path, name, &mut value) {

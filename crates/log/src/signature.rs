@@ -1,4 +1,4 @@
-//! Where an HDF5 file begins in its file.
+//! The place of an HDF5 file inside the file that contains it.
 
 use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;

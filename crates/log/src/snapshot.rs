@@ -1,5 +1,5 @@
-//! What the scan of one log file yields: plain data, all that the view needs besides the log's own bytes. A
-//! snapshot holds no handle of libhdf5 and no descriptor, so it can be sent to another process.
+//! The result of the scan of one log file: all data that the view needs besides the bytes of the log. A snapshot holds
+//! no handle of libhdf5 and no descriptor, so it can be sent to another process.
 
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
@@ -23,48 +23,48 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// One state of one log file. The default has no source: it is what a layout starts from that has no more to say.
+/// One state of one log file. The default has no source; layouts fill in the fields that differ from it.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Bytes of the user block of the canonical file. It is that of the log file, and read from there.
+    /// Bytes of the user block of the canonical file. The view reads them from the log file.
     pub user_block: u64,
     /// The metadata of the canonical file, as libhdf5 made it. Addresses count from its first byte, unless
     /// [`Snapshot::image_at`] says otherwise.
     #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
-    /// The address of the image without its first [`SUPERBLOCK`](crate::image::SUPERBLOCK) bytes, where these do not
-    /// follow them: such an image is to be added to the log file itself
+    /// The address of the image without its first [`SUPERBLOCK`](crate::image::SUPERBLOCK) bytes; `None` where the
+    /// image is contiguous. An image with an address is added to the log file itself
     /// ([`Added::from_bytes`](crate::image::Added::from_bytes)), and the file grows by it while a view reads it.
     pub image_at: Option<u64>,
     /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
     pub sources: Vec<Source>,
-    /// The journal of a log that was not closed, or the file that is like one in another layout. A change of it is a change of the
-    /// log.
+    /// The journal of a log that was not closed, or the file with this role in another layout. If it changes, the log
+    /// has changed.
     pub journal: Option<Source>,
     /// The number of complete flushes of a log that was not closed.
     pub flushes: u64,
-    /// The last of them that the program asked for, 0 without one. Those after it are automatic.
+    /// The number of the last flush that the program asked for, 0 without one. Later flushes are automatic.
     pub asked: u64,
-    /// The newest complete flush, which may be a later one than is shown; of a closed log the last one, 0 where the close
-    /// has not told it.
+    /// The number of the newest complete flush, which may be later than the shown one. For a closed log it is the last
+    /// flush, or 0 where the close has not recorded it.
     pub newest: u64,
     /// When the shown flush was written, in milliseconds since 1970; `None` where its journal does not say.
     pub flushed_at: Option<i64>,
-    /// The journal has more than can be seen of the log: a file system may show late what another node has written.
+    /// The journal lists more than the files hold. A file system may show data of another node late.
     pub is_late: bool,
-    /// What was compared of a log whose extents have checksums of their data.
+    /// The parts of the log that were compared, for a log whose extents have checksums of their data.
     pub sealed: Option<Sealed>,
     /// Datasets whose bytes are not in the image, in the order in which the scan met them.
     pub datasets: Vec<Dataset>,
-    /// Where the record tables and the data of the log lie.
+    /// The places of the record tables and the data of the log.
     pub log: Tables,
     /// Addresses of objects in the log file and in the image, sorted by the former. The view translates
     /// object references in logged data with them.
     pub addresses: Vec<(u64, u64)>,
-    /// What the scan found out about the log: what is missing of it, and what the view cannot show as
-    /// it was. No [`Severity::Unreadable`]: that is found as elements are read.
+    /// Problems that the scan found: missing parts of the log, and parts that the view cannot show as they were. None
+    /// has [`Severity::Unreadable`], which is found as elements are read.
     pub diagnostics: Vec<Diagnostic>,
-    /// Some elements cannot be read. The scan knows it where it finds out at little cost:
+    /// Some elements cannot be read. The scan sets this only where it finds out at little cost:
     /// [`damage::is_known`](crate::scan::damage::is_known).
     pub has_unreadable: bool,
     /// The record tables are large, so an index of them takes a while:
@@ -75,18 +75,18 @@ pub struct Snapshot {
 /// A file that holds log bytes, in the state in which the scan saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Where it lies.
+    /// The place of the file.
     pub place: SourcePath,
-    /// Its state.
+    /// The state of the file.
     pub identity: Identity,
-    /// A job may still append to it; its first `identity.size` bytes stay as they are.
+    /// A job may still append to the file. Its first `identity.size` bytes stay as they are.
     pub grows: bool,
-    /// Which of its bytes are those of the log.
+    /// The bytes of the file that belong to the log.
     pub arrangement: Arrangement,
 }
 
 impl Source {
-    /// All bytes of a file, which do not grow.
+    /// A source of all bytes of a file that does not grow.
     pub fn whole(place: SourcePath, identity: Identity) -> Self {
         Source {
             place,
@@ -101,7 +101,7 @@ impl Source {
         self.identity.is_still(now, self.grows)
     }
 
-    /// The file alone, without the arrangement of its bytes, which may be a long list.
+    /// The source without the arrangement of its bytes, which may be a long list.
     pub fn file(&self) -> Self {
         Source {
             place: self.place.clone(),
@@ -118,7 +118,7 @@ pub struct Dataset {
     pub name: String,
     /// Address of its object header in the image.
     pub header: u64,
-    /// The datatype, for a person to read.
+    /// The datatype, in a form for people.
     pub datatype: String,
     /// Size of one element in the file, in bytes.
     pub element_size: u64,
@@ -126,7 +126,7 @@ pub struct Dataset {
     pub dims: Vec<u64>,
     /// Maximum extent; `None` is unlimited.
     pub max_dims: Vec<Option<u64>>,
-    /// How it is laid out in the canonical file.
+    /// Storage layout in the canonical file.
     pub storage: Storage,
     /// One element of fill value in the file's datatype; empty stands for zeros.
     pub fill: Vec<u8>,
@@ -134,25 +134,25 @@ pub struct Dataset {
     pub filters: Vec<Filter>,
     /// Byte offsets in an element of its object references, 8 bytes each.
     pub references: Vec<u64>,
-    /// Where its elements come from.
+    /// Source of the elements.
     pub content: Content,
 }
 
-/// How the dataset is laid out in the canonical file.
+/// Storage layout of a dataset in the canonical file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
-    /// In one piece.
+    /// Contiguous storage.
     Contiguous,
-    /// Chunk shape, of the dataset's rank.
+    /// Chunked storage, with the chunk shape in the dataset's rank.
     Chunked(Vec<u64>),
 }
 
-/// HDF5 has no more filters in one dataset: a chunk's filter mask has 32 bits.
+/// The largest number of filters of an HDF5 dataset: a chunk's filter mask has 32 bits.
 const MOST_FILTERS: usize = 32;
 /// Bytes of one object reference.
 const REFERENCE: u64 = 8;
 
-/// Where the elements come from.
+/// Source of the elements of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// The records of the log.
@@ -166,12 +166,12 @@ pub enum Content {
     Extent {
         /// Number of the source file.
         source: u16,
-        /// From byte 0 of the file.
+        /// Offset in the source.
         offset: u64,
         /// Bytes of all elements.
         len: u64,
     },
-    /// They cannot be read, for this reason.
+    /// Elements that cannot be read, for this reason.
     Unreadable(String),
 }
 
@@ -194,7 +194,7 @@ impl Dataset {
         }
     }
 
-    /// Fails with the reason where its parts contradict each other, in a log of so many source files.
+    /// Fails with the reason where the fields contradict each other, in a log of `sources` source files.
     fn check(&self, sources: usize) -> Result<(), Fault> {
         let rank = self.dims.len();
         if rank > MAX_RANK || self.max_dims.len() != rank {
@@ -268,13 +268,13 @@ impl Dataset {
     }
 }
 
-/// Bytes of a snapshot behind its image, at most.
+/// Largest number of bytes of a snapshot after its image.
 const LONGEST_LISTS: usize = 32 << 20;
-/// The image takes as much memory as it has bytes. The lists behind it may take so many times as much, for an empty
-/// text is one byte.
+/// Largest ratio of the decoded size of the lists after the image to their encoded size. An empty text takes one
+/// encoded byte. The image itself has the same size in both forms.
 const LISTS_IN_MEMORY: u64 = 24;
 
-/// Bytes of memory that the decoded form of a snapshot takes at most. Fails where more bytes follow its image than
+/// Upper bound of the memory of a decoded snapshot, in bytes. Fails where more bytes follow its image than
 /// [`LONGEST_LISTS`].
 fn decoded_at_most(bytes: &[u8]) -> Result<u64, Fault> {
     let parts = postcard::take_from_bytes::<(u64, &Bytes)>(bytes);
@@ -290,7 +290,7 @@ fn decoded_at_most(bytes: &[u8]) -> Result<u64, Fault> {
     .into())
 }
 
-/// Bytes to which others are appended.
+/// A buffer that appends to the bytes it has.
 struct Appended(Vec<u8>);
 
 impl Flavor for Appended {
@@ -312,7 +312,8 @@ impl Flavor for Appended {
 }
 
 impl Snapshot {
-    /// What is known of the flushes of a log that is not closed, whose journal has this first line; `None` of another log.
+    /// The known facts about the flushes of a log that is not closed, and whose journal has this first line. `None` for
+    /// other logs.
     pub fn flushed(&self, files: &LogFiles<'_>, header: &Header) -> Result<Option<Flushed>, Error> {
         let Tables::LogVol(tables) = &self.log else {
             return Ok(None);
@@ -328,13 +329,14 @@ impl Snapshot {
         }))
     }
 
-    /// Whether the log is in files beside that of its datasets, which are removed when their data are in that.
+    /// Whether the log lies in files beside the file of its datasets. Such files are removed once their data are in
+    /// that file.
     pub fn lies_beside(&self) -> bool {
         matches!(self.log, Tables::Netcdf(_))
     }
 
-    /// Whether the log was closed, as far as its files tell. A layout whose logs are removed when they are in their file is open as
-    /// long as there are some.
+    /// Whether the log was closed, as far as its files tell. A log in files beside its datasets counts as open while
+    /// these files exist.
     pub fn is_closed(&self) -> bool {
         match &self.log {
             Tables::Netcdf(tables) => tables.logs.is_empty(),
@@ -342,14 +344,14 @@ impl Snapshot {
         }
     }
 
-    /// Whether the journal of a log that is not closed is one of this project, which tells of its job.
+    /// Whether the log has a journal of this project when it is not closed. Such a journal describes its job.
     pub fn tells_job(&self) -> bool {
         matches!(self.log, Tables::LogVol(_))
     }
 
-    /// Fails with the reason where its parts contradict each other, as far as that shows without a look at
-    /// the log. A snapshot comes from another process, or from a file that may be damaged. The image
-    /// and the addresses of chunks are checked when they are used.
+    /// Fails with the reason where the fields contradict each other, as far as that shows without a look at the log. A
+    /// snapshot comes from another process, or from a file that may be damaged. The image and the addresses of chunks
+    /// are checked when they are used.
     pub fn check(&self) -> Result<(), Fault> {
         let sources = self.sources.len();
         let first = self.sources.first().map_or(0, |s| s.identity.size);
@@ -360,7 +362,7 @@ impl Snapshot {
         {
             return Err("a flat file with an image of its own".into());
         }
-        // That of a flat file may lie in a member.
+        // The user block of a flat file may lie in a member.
         if self.user_block > first && flat.is_none() {
             let user_block = self.user_block;
             return Err(format!("a user block of {user_block} bytes in a file of {first}").into());
@@ -385,14 +387,15 @@ impl Snapshot {
             sealed.check(&lens)?;
         }
         self.log.check(sources)?;
-        // The view searches them by bisection.
+        // The view searches the addresses by bisection.
         if self.addresses.is_sorted_by(|a, b| a.0 < b.0) {
             return Ok(());
         }
         Err("addresses of objects out of order".into())
     }
 
-    /// Takes over the device numbers that the files have here. A snapshot of another node has those that they have there.
+    /// Replaces the device numbers in the snapshot with those on this node. A snapshot of another node has the numbers
+    /// of that node.
     pub fn take_devices(&mut self, dir: &SourceDir) -> Result<(), Error> {
         for source in self.sources.iter_mut().chain(&mut self.journal) {
             let place = &source.place;
@@ -403,22 +406,23 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Whether data of the log are known to be missing, so that the view shows what is left.
+    /// Whether data of the log are known to be missing. The view then shows the rest.
     pub fn has_losses(&self) -> bool {
         self.diagnostics
             .iter()
             .any(|d| d.severity == Severity::Lost)
     }
 
-    /// Encodes it for another process, or for a file. Fails where [`Snapshot::from_bytes`] would.
+    /// Encodes the snapshot for another process, or for a file. Fails where [`Snapshot::from_bytes`] would.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Fault> {
         self.append_to(Vec::new())
     }
 
-    /// The same, behind bytes that are there.
+    /// Appends the encoded snapshot to `bytes`. Fails where [`Snapshot::to_bytes`] does.
     pub fn append_to(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
         let start = bytes.len();
-        // Rather too much than a list that grows: nothing is written to what is not needed.
+        // The estimate may be too large. Unused capacity is never written, so it costs less than moving a growing
+        // buffer.
         bytes.reserve(self.bytes());
         let bytes = postcard::serialize_with_flavor(self, Appended(bytes));
         let bytes = bytes.map_err(|e: postcard::Error| e.to_string())?;
@@ -426,8 +430,8 @@ impl Snapshot {
         Ok(bytes)
     }
 
-    /// Decodes a snapshot. The caller has to check it: see [`Snapshot::check`]. Fails also where there is no
-    /// memory for it.
+    /// Decodes a snapshot. The caller must check it with [`Snapshot::check`]. Fails also where there is no memory for
+    /// it.
     pub fn from_bytes(task: &Task, bytes: &[u8]) -> Result<Reserved<Self>, Fault> {
         let mut reservation = task.reserve(decoded_at_most(bytes)?)?;
         match postcard::take_from_bytes::<Snapshot>(bytes) {
@@ -440,7 +444,7 @@ impl Snapshot {
         }
     }
 
-    /// Memory held, in bytes, approximately.
+    /// Approximate memory held, in bytes.
     pub fn bytes(&self) -> usize {
         let dataset = |d: &Dataset| {
             size_of::<Dataset>()
@@ -455,7 +459,7 @@ impl Snapshot {
                 + d.filters.len() * 48
                 + d.references.len() * 8
         };
-        // The open files hold a copy each.
+        // Each arrangement counts twice, because the open file holds a copy.
         let arrangements = self.sources.iter().map(|s| 2 * s.arrangement.bytes());
         self.image.len()
             + arrangements.sum::<usize>()

@@ -19,40 +19,41 @@ use h5logfs_common::held_file::HeldFile;
 /// A directory held by descriptor. Every path below it is resolved relative to it and never leads out
 /// of it, neither by `..` nor by a symbolic link (`openat2` with `RESOLVE_BENEATH`).
 ///
-/// Where a file server knows the open directory no longer (ESTALE), its path is resolved again, and has to lead to the same
+/// A file server may forget the open directory (ESTALE). The path is then resolved again, and must lead to the same
 /// directory.
 #[derive(Debug)]
 pub struct SourceDir {
     access: Access,
-    /// For messages, for comparison with the paths that logs name, and to open the directory again.
+    /// Path of the directory, for messages, for comparison with the paths that logs name, and to open the directory
+    /// again.
     path: PathBuf,
-    /// Its path leads to a mount of this process, which would wait for itself there.
+    /// The path leads to a mount of this process, which would wait for itself there.
     is_covered: bool,
     /// Other directories in which logs of the files below may lie.
     further: Vec<SourceDir>,
 }
 
-/// How this process reaches the files of a directory.
+/// The access of this process to the files of a directory.
 #[derive(Debug, Clone)]
 enum Access {
-    /// It opens them itself.
+    /// The process opens files itself.
     Held(Arc<HeldFile>),
-    /// It may not open files. Another process opens them for it; the number is the directory's in
+    /// The process must not open files. Another process opens them for it. The number is the directory's in
     /// [`SourcePath`].
     Remote(u16, Arc<dyn FileOpener>),
 }
 
 /// Opens files on behalf of a process that must not open any.
 pub trait FileOpener: fmt::Debug + Send + Sync {
-    /// The regular file at `place`, open for reading.
+    /// Opens the regular file at `place` for reading.
     fn open_file(&self, place: &SourcePath) -> io::Result<File>;
 
-    /// The names in the directory at `place`, without `.` and `..`.
+    /// Lists the directory at `place`, without `.` and `..`.
     fn list(&self, place: &SourcePath) -> io::Result<Vec<OsString>>;
 }
 
 impl SourceDir {
-    /// The directory of `path`, and the `further` ones, for a process whose files `opener` opens.
+    /// The directory at `path`, and the `further` ones, for a process whose files `opener` opens.
     pub fn remote(path: PathBuf, further: Vec<PathBuf>, opener: Arc<dyn FileOpener>) -> Self {
         let dir = |(number, path)| SourceDir {
             access: Access::Remote(number, Arc::clone(&opener)),
@@ -89,7 +90,7 @@ impl SourceDir {
         })
     }
 
-    /// The same directory without its further ones. Both share the descriptor.
+    /// This directory without its further ones. Both share the descriptor.
     pub(super) fn alone(&self) -> Self {
         SourceDir {
             access: self.access.clone(),
@@ -99,7 +100,8 @@ impl SourceDir {
         }
     }
 
-    /// For a process that will serve a mount at `mount_point`: it never resolves a path that leads there.
+    /// Prepares the directory for a process that will serve a mount at `mount_point`: no path that leads there is
+    /// resolved.
     pub fn covered_by(mut self, mount_point: &Path) -> Self {
         self.is_covered = self.path.starts_with(mount_point);
         let further = self.further.into_iter();
@@ -107,7 +109,8 @@ impl SourceDir {
         self
     }
 
-    /// Adds directories in which logs of the files below this one may lie. For root: no link of another user leads there.
+    /// Adds directories in which logs of the files below this one may lie. Safe for root: the walk follows no link of
+    /// another user.
     pub fn with_further(mut self, paths: &[PathBuf]) -> Result<Self> {
         let opened = paths.iter().map(|path| walk::directory(path));
         self.further = opened.collect::<Result<_>>()?;
@@ -119,13 +122,13 @@ impl SourceDir {
         std::iter::once(self).chain(&self.further)
     }
 
-    /// The directory of a place, this one or a further one.
+    /// The directory of a place: this one or a further one.
     pub fn of(&self, place: &SourcePath) -> io::Result<&SourceDir> {
         let found = self.all().nth(usize::from(place.dir));
         found.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Its path as a user knows it.
+    /// Path of the directory as a user knows it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -135,8 +138,8 @@ impl SourceDir {
         matches!(self.access, Access::Remote(..))
     }
 
-    /// Does something with the descriptor, again where the directory had to be opened again. Fails in a process that has
-    /// no descriptor.
+    /// Calls `act` with the descriptor, and once more if the directory had to be opened again. Fails in a process that
+    /// has no descriptor.
     fn in_held<T>(&self, act: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
         let Access::Held(held) = &self.access else {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -147,10 +150,11 @@ impl SourceDir {
         }
     }
 
-    /// Opens the directory again where a file server knows the open one no longer. Returns whether it is of use now.
+    /// Opens the directory again where a file server no longer knows the open one. Returns whether the descriptor is
+    /// usable now.
     fn reopen(&self, held: &HeldFile) -> bool {
         match held.metadata() {
-            // Another thread has opened it again; or else only something below it is stale.
+            // Another thread has opened it again, or only something below the directory is stale.
             Ok(_) => return true,
             Err(e) if self.is_covered || !is_stale(&e) => return false,
             Err(_) => {}
@@ -162,7 +166,7 @@ impl SourceDir {
         again.is_ok()
     }
 
-    /// Space on the file system of the directory.
+    /// Free and used space of the directory's file system.
     pub fn space(&self) -> io::Result<StatVfs> {
         self.in_held(|held| Ok(rustix::fs::fstatvfs(held)?))
     }
@@ -173,7 +177,7 @@ impl SourceDir {
         Self::of_real_file(&real)
     }
 
-    /// The same where the path leads through no symbolic link, so that nothing has to look for one.
+    /// [`SourceDir::of_file`] for a path without symbolic links. No system call has to look for links.
     pub fn of_real_file(file: &Path) -> Result<(Self, PathBuf)> {
         match (file.parent(), file.file_name()) {
             (Some(parent), Some(name)) => Ok((SourceDir::open(parent)?, name.into())),
@@ -192,7 +196,7 @@ impl SourceDir {
             return self.in_held(|held| open_beneath(held, relative, flags));
         }
         self.in_held(|held| {
-            // To open it tells nothing: that asks no file server.
+            // Opening the directory itself asks no file server, so it would not show that the handle is stale.
             rustix::fs::fstat(held)?;
             open_beneath(held, Path::new("."), flags)
         })
@@ -246,11 +250,11 @@ impl SourceDir {
     }
 }
 
-/// The path of a file that is there, without symbolic links. Where it has none, two system calls find that out, however long it
-/// is.
+/// The path of an existing file without symbolic links. If the path has none, two system calls suffice, whatever its
+/// length.
 pub fn canonical(path: &Path) -> io::Result<PathBuf> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    // What ends with a slash is a directory, if anything.
+    // A path with a slash at its end can only be that of a directory.
     let may_be_real = path.is_absolute()
         && !path.as_os_str().as_bytes().ends_with(b"/")
         && !path.components().any(|part| part == Component::ParentDir);
@@ -264,9 +268,9 @@ pub fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// The path of a file that need not be there, without symbolic links and `..` in front of its name. As long as the file is not
-/// moved, this leads to it, whatever becomes of the links and directories on the way that was given. Where the directory is not
-/// there, or the path does not end with a name, it is only made absolute.
+/// The path of a file, without symbolic links and `..` before its name. The file need not exist. The result leads to
+/// the same file while that is not moved, whatever becomes of the links and directories in the given path. If the
+/// directory does not exist, or the path does not end with a name, the path is only made absolute.
 pub fn resolved(path: &Path) -> PathBuf {
     let resolve = || {
         let name = path.file_name()?;
@@ -327,17 +331,17 @@ fn visit_open(directory: OwnedFd, mut visit: impl FnMut(&OsStr)) -> io::Result<(
     Ok(())
 }
 
-/// The error where a regular file was expected.
+/// The error for anything that is not a regular file.
 pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// Where a file lies: a directory of a [`SourceDir`], and a path below it.
+/// The place of a file: a directory of a [`SourceDir`], and a path below it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SourcePath {
-    /// 0 is the directory that was scanned, n the nth further one.
+    /// Number of the directory: 0 is the directory that was scanned, n the nth further one.
     pub dir: u16,
-    /// Relative to that directory.
+    /// Path relative to that directory.
     #[serde(with = "bytes_of_path")]
     pub path: PathBuf,
 }
@@ -413,8 +417,8 @@ fn is_one_name(relative: &Path) -> bool {
     matches!(first, Some(Component::Normal(name)) if name == relative.as_os_str())
 }
 
-/// `stat` of `name` in an open directory. This is one system call where a path takes three. It is as safe,
-/// for a single name that is not followed leads nowhere else. The caller passes neither `..` nor paths.
+/// `stat` of `name` in an open directory. This takes one system call, where a path takes three. It is as safe, because
+/// a single name leads nowhere else if links are not followed. The caller passes neither `..` nor paths.
 pub fn stat_in(directory: impl AsFd, name: &OsStr) -> io::Result<Stat> {
     let itself = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     Ok(rustix::fs::statat(directory, name, itself)?)

@@ -46,13 +46,14 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Whether the file whose identity is `now` still has this owner and these bytes. Of a file that `grows` only the
-    /// first `size` bytes count, for a job may append more.
+    /// Whether the file whose identity is `now` still has this owner and these bytes. A job may append to a file that
+    /// `grows`, so only its first `size` bytes count.
     pub fn is_still(&self, now: Identity, grows: bool) -> bool {
         self.owner == now.owner && self.has_bytes_in(now, grows)
     }
 
-    /// The same for the bytes alone. A program that has a file open reads on when its owner changes.
+    /// Whether the file still has these bytes. The owner does not count: a program that has a file open reads on when
+    /// its owner changes.
     fn has_bytes_in(&self, now: Identity, grows: bool) -> bool {
         let same_file = self.is_same_file(now);
         let is_unchanged = same_file && (self.size, self.modified) == (now.size, now.modified);
@@ -60,10 +61,10 @@ impl Identity {
     }
 }
 
-/// Device, inode number, and the time of birth where the file system has it.
+/// Device, inode number, and the time of birth where the file system records it.
 pub type Individual = (u64, u64, Option<SystemTime>);
 
-/// Tells a file from all others, whatever its state, also from a removed one that had its number.
+/// Identifies a file in all its states. A removed file whose inode number was used again is another one.
 pub fn individual(file: &Metadata) -> Individual {
     (file.dev(), file.ino(), file.created().ok())
 }
@@ -94,7 +95,7 @@ impl From<&Stat> for Identity {
     }
 }
 
-/// What compares data of a file with their checksums before they are believed.
+/// Compares data of a file with their checksums before they are used.
 pub trait Guard: Debug + Send + Sync {
     /// Fails where these bytes of `file` do not match their checksums.
     fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), Fault>;
@@ -103,8 +104,8 @@ pub trait Guard: Debug + Send + Sync {
 /// One file that holds log bytes, open for reading, in the state in which the scan saw it. A file that
 /// holds several logs is one `SourceFile` for each of them.
 ///
-/// Where a file server knows the open file no longer (ESTALE), for example because it has started anew, the file is opened
-/// again by its name, and has to be the same one.
+/// A file server may forget the open file (ESTALE), for example when it restarts. The file is then opened again by its
+/// name, and must be the same file.
 #[derive(Debug)]
 pub struct SourceFile {
     file: HeldFile,
@@ -113,23 +114,23 @@ pub struct SourceFile {
     identity: Identity,
     on_disk: u64,
     grows: bool,
-    /// That of a file that grows. There may be other bytes in a file of the same number that has grown, too.
+    /// Identifier of a file that grows. Another file with the same inode number may have grown, too.
     id: Option<FileId>,
-    /// The part of a closed file that stays where it is when the log is opened again.
+    /// The part of a closed file that stays in its place when the log is opened again.
     lasting: Option<Lasting>,
     arrangement: Arrangement,
     guard: Option<Arc<dyn Guard>>,
     read: ReadCounter,
 }
 
-/// Where a file was opened.
+/// The place at which a file was opened.
 #[derive(Debug)]
 struct Origin {
     dir: SourceDir,
     relative: PathBuf,
 }
 
-/// What a file has on the disk. Holes, which it has for nothing, do not count.
+/// Bytes of a file on the disk. Holes do not count.
 pub fn bytes_on_disk(found: &Metadata) -> u64 {
     found.len().min(found.blocks().saturating_mul(512))
 }
@@ -144,7 +145,7 @@ impl SourceFile {
         Ok(file.opened_at(dir, relative))
     }
 
-    /// An open file; `path` is its path as a user knows it.
+    /// The source for an open file; `path` is its path as a user knows it.
     pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
         let found = file.metadata()?;
         Ok(SourceFile {
@@ -162,7 +163,7 @@ impl SourceFile {
         })
     }
 
-    /// The same file, which was opened at `relative` below `dir`, and may be opened there again.
+    /// Records that the file was opened at `relative` below `dir`. It may be opened there again.
     pub(super) fn opened_at(self, dir: &SourceDir, relative: &Path) -> Self {
         let origin = Origin {
             dir: dir.alone(),
@@ -182,12 +183,12 @@ impl SourceFile {
         }
     }
 
-    /// The file itself, by a descriptor of its own: for code that takes files.
+    /// A second descriptor of the file, for code that takes files.
     pub fn to_file(&self) -> io::Result<File> {
         Ok(self.as_fd().try_clone_to_owned()?.into())
     }
 
-    /// Counts what is read of it in `stats`, too.
+    /// Counts all reads of the file in `stats`, too.
     pub fn counted_in(self, stats: Arc<Stats>) -> Self {
         SourceFile {
             read: ReadCounter::with_stats(stats),
@@ -195,7 +196,7 @@ impl SourceFile {
         }
     }
 
-    /// The same file with another arrangement of its bytes. Fails where the file cannot have it.
+    /// Sets the arrangement of the bytes. Fails where the file cannot have it.
     pub fn arranged(mut self, arrangement: Arrangement) -> Result<Self> {
         let checked = arrangement.check();
         let checked = checked.and_then(|()| arrangement.check_in(self.identity.size));
@@ -204,7 +205,7 @@ impl SourceFile {
         Ok(self)
     }
 
-    /// The same file, whose data are read only after `guard` has compared them with their checksums.
+    /// Adds a guard. Data are read only after `guard` has compared them with their checksums.
     pub fn guarded_by(self, guard: Arc<dyn Guard>) -> Self {
         SourceFile {
             guard: Some(guard),
@@ -212,45 +213,44 @@ impl SourceFile {
         }
     }
 
-    /// The same file. If it is one of a closed log of our writers, its extents can be read for as long as they stay where they
-    /// are, also when a program opens the log again and appends to it. All other bytes have to be those of the file as it
-    /// was opened.
+    /// Allows reads of a closed log of our writers after a program opens it again and appends to it. Its extents can be
+    /// read for as long as they stay in their place. All other bytes must be those of the file as it was opened.
     pub fn with_lasting(self) -> Result<Self> {
         let found = self.with_file(Lasting::of)?;
-        // What was read is that of the state in which the file was opened.
+        // The front counts only if it was read in the state in which the file was opened.
         let lasting = found.filter(|_| !self.grows && self.is_as_opened().unwrap_or(false));
         Ok(SourceFile { lasting, ..self })
     }
 
-    /// Where the extents end that can be read after an append; `None` where nothing can.
+    /// The end of the extents that can be read after an append; `None` where nothing can.
     pub fn lasting_end(&self) -> Option<u64> {
         self.lasting.map(|lasting| lasting.end())
     }
 
-    /// Whether no byte of the file has changed since it was opened, as far as its state tells.
+    /// Whether the file is in the state in which it was opened. No byte has changed then, as far as the state tells.
     pub fn is_as_opened(&self) -> Result<bool> {
         let now = Identity::from(&self.metadata()?);
         Ok(self.identity.has_bytes_in(now, false))
     }
 
-    /// The identifier of a file that our writer made; `None` of others.
+    /// The identifier of a file that our writer made; `None` for other files.
     pub fn file_id(&self) -> Result<Option<FileId>> {
         self.with_file(FileId::of)
     }
 
-    /// Which bytes of the file are those of the source.
+    /// The bytes of the file that belong to the source.
     pub fn arrangement(&self) -> &Arrangement {
         &self.arrangement
     }
 
-    /// Only the first `len` bytes of the file. No writer changes them any more, but a job may append to the
-    /// file. Fails where the file is shorter.
+    /// Limits the source to the first `len` bytes of the file. No writer changes them any more, but a job may append to
+    /// the file. Fails where the file is shorter.
     pub fn first_bytes(mut self, len: u64) -> Result<Self> {
         self.set_len(len)?;
         Ok(self)
     }
 
-    /// The first `len` bytes of the file from now on: see [`SourceFile::first_bytes`].
+    /// Sets the limit of [`SourceFile::first_bytes`].
     pub fn set_len(&mut self, len: u64) -> Result<()> {
         // The file may have grown since it was opened, before the journal was read.
         if self.identity.size < len {
@@ -271,22 +271,22 @@ impl SourceFile {
         Ok(())
     }
 
-    /// Its path as a user knows it.
+    /// Path of the file as a user knows it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether bytes may be appended to it.
+    /// Whether a job may append to the file.
     pub fn grows(&self) -> bool {
         self.grows
     }
 
-    /// Its identity as it was opened.
+    /// Identity of the file as it was opened.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Bytes read of the file so far, by all threads.
+    /// Bytes read from the file so far, by all threads.
     pub fn bytes_read(&self) -> u64 {
         self.read.bytes()
     }
@@ -296,7 +296,7 @@ impl SourceFile {
         self.arrangement.len(self.identity.size)
     }
 
-    /// The bytes that it had on the disk when it was opened.
+    /// Bytes on the disk when the file was opened.
     pub fn bytes_on_disk(&self) -> u64 {
         self.on_disk
     }
@@ -311,12 +311,12 @@ impl SourceFile {
         self.with_file(File::metadata)
     }
 
-    /// Whether the file has no name left, as far as this machine knows. Asks no file server.
+    /// Whether the file has no name left, as far as this node knows. Asks no file server.
     pub fn is_unlinked(&self) -> bool {
         self.file.is_unlinked()
     }
 
-    /// Does something with the open file, again where it had to be opened again.
+    /// Calls `act` with the open file, and once more if the file had to be opened again.
     fn with_file<T>(&self, mut act: impl FnMut(&File) -> io::Result<T>) -> Result<T> {
         let outcome = match act(&self.file) {
             Err(e) if is_stale(&e) => {
@@ -328,8 +328,8 @@ impl SourceFile {
         outcome.map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Opens the file again after the error `stale`. Fails with this error where it is not there, and with
-    /// [`Error::Changed`] where another file has its name, or it has other bytes by now.
+    /// Opens the file again after the error `stale`. Fails with this error where the file no longer exists. Fails with
+    /// [`Error::Changed`] where another file has its name, or where its bytes have changed.
     fn reopen(&self, stale: io::Error) -> Result<()> {
         let again = |origin: &Origin| origin.dir.open_file(&origin.relative).ok();
         let Some(again) = self.origin.as_ref().and_then(again) else {
@@ -344,7 +344,7 @@ impl SourceFile {
         replaced.map_err(|_| Error::io(&self.path, stale))
     }
 
-    /// Whether another opening is one of this file, with these bytes.
+    /// Whether `again` is this file, with these bytes.
     fn is_same(&self, again: &File) -> io::Result<bool> {
         let now = Identity::from(&again.metadata()?);
         let is_still = self.identity.is_still(now, self.grows);
@@ -362,9 +362,10 @@ impl SourceFile {
         }
     }
 
-    /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes, also where a longer file
-    /// was copied into it, and with the reason where it grew because it was settled. Of a closed file, whose extents
-    /// [stay](SourceFile::with_lasting) where they are, only these count: all other bytes are compared as they are read.
+    /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes. This finds a
+    /// longer file that was copied into it, too. The error says so where the file grew because it was settled. If the
+    /// extents of a closed file [stay](SourceFile::with_lasting) in their place, only they count: all other bytes are
+    /// compared as they are read.
     pub fn check_unchanged(&self) -> Result<()> {
         let now = Identity::from(&self.metadata()?);
         let is_unchanged = self.identity.has_bytes_in(now, self.grows);
@@ -388,23 +389,23 @@ impl SourceFile {
         if is_own { Ok(()) } else { Err(self.changed()) }
     }
 
-    /// The settled state in which it is; `None` where it is no log that was settled. Its signature is at `signature`.
+    /// The settled state of the file, whose signature is at `signature`; `None` where it is no settled log.
     pub fn settled_state(&self, signature: u64) -> Result<Option<SettledState>> {
         self.with_file(|file| SettledState::of(file, file.metadata()?.len(), signature))
     }
 
-    /// Whether it was a log that is settled by now: an ordinary HDF5 file.
+    /// Whether the file was a log and is settled now: an ordinary HDF5 file.
     pub fn is_settled(&self) -> Result<bool> {
         self.with_file(|file| is_settled(file, file.metadata()?.len()))
     }
 
-    /// Bytes from `offset` on that are contiguous in the file; there may be more behind them.
+    /// Number of bytes from `offset` on that are contiguous in the file. More may follow after them.
     pub fn contiguous(&self, offset: u64) -> u64 {
         self.arrangement.locate(offset).map_or(0, |(_, left)| left)
     }
 
-    /// The file offset of `len` bytes at `offset`; `None` where the source has fewer, or where they do not lie in
-    /// the file in one piece.
+    /// The file offset of `len` bytes at `offset`. `None` where the source has fewer bytes, or where they are not
+    /// contiguous in the file.
     pub fn one_piece(&self, offset: u64, len: u64) -> Option<u64> {
         let (place, contiguous) = self.arrangement.locate(offset)?;
         let end = place.checked_add(len)?;
@@ -434,7 +435,8 @@ impl SourceFile {
         }
     }
 
-    /// The same for bytes of the record tables. In a file with a guard these are entries, which have a checksum of their own.
+    /// Reads bytes of the record tables as [`SourceFile::read_exact_at`] does. In a file with a guard these are
+    /// entries, which have checksums of their own, so the guard is not asked.
     pub(super) fn read_table_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         match &self.guard {
             None => self.read_exact_at(buf, offset),
@@ -458,8 +460,8 @@ impl SourceFile {
         Ok(())
     }
 
-    /// Fills `buf` from `offset` of the file, whatever the arrangement of the source is. All reads of data come here, so this
-    /// is the one place that has them compared with their checksums.
+    /// Fills `buf` from `offset` in the file, without regard to the arrangement. All reads of data end here, so this is
+    /// the one place that asks the guard.
     pub fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         if let Some(guard) = &self.guard {
             let checked = guard.check(self, offset, buf.len() as u64);
@@ -468,8 +470,8 @@ impl SourceFile {
         self.read_unguarded(buf, offset)
     }
 
-    /// The same for bytes that have checksums of their own, which the caller or the scan has compared: headers and entries
-    /// of extents.
+    /// Reads as [`SourceFile::read_file`] does, but without the guard. For headers and entries of extents, which have
+    /// checksums of their own; the caller or the scan has compared them.
     pub fn read_unguarded(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.read.add(buf.len());
         let read = self.with_file(|file| {
@@ -483,7 +485,7 @@ impl SourceFile {
         });
         let is_lasting = |lasting: &Lasting| lasting.has(offset, buf.len() as u64);
         match &self.lasting {
-            // The state is compared behind the read: only then it tells of what was read, or why nothing was.
+            // The state is compared after the read. Only then does it tell which state was read, or why nothing was.
             Some(lasting) if !is_lasting(lasting) && !self.is_as_opened()? => Err(self.changed()),
             _ => read,
         }
@@ -565,7 +567,7 @@ mod tests {
         assert_eq!(source.len(), 34);
         let expected = [&bytes[55..60], &bytes[20..28]].concat();
         assert_eq!(read(&source, 5, 13), Some(expected));
-        // Block 2 is nowhere, and block 3 is cut off.
+        // Block 2 does not exist, and block 3 is cut off.
         assert_eq!(read(&source, 19, 2), None);
         assert_eq!(read(&source, 30, 4), Some(bytes[95..99].to_vec()));
         assert_eq!(read(&source, 30, 5), None);

@@ -1,4 +1,4 @@
-//! The layouts that there are.
+//! The supported layouts.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::layout::Layout;
 use crate::{adios, classic, logvol, netcdf, striped};
 use h5logfs_common::fault::Fault;
 
-/// Where a log keeps its record tables and its data: what the scan found, one variant a layout.
+/// The places of a log's record tables and data, as the scan found them. Each layout has a variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Tables {
     /// The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`).
@@ -15,7 +15,7 @@ pub enum Tables {
     Classic(classic::Tables),
     /// netCDF files with burst-buffer logs (`docs/formats/pnetcdf-burst-buffer.md`).
     Netcdf(netcdf::Tables),
-    /// One HDF5 file in several (`docs/formats/hdf5-subfiling.md`).
+    /// HDF5 files in several parts (`docs/formats/hdf5-subfiling.md`).
     Striped(striped::Tables),
     /// ADIOS2 directories (`docs/formats/adios-bp.md`).
     Adios(adios::Tables),
@@ -39,7 +39,7 @@ impl Tables {
         }
     }
 
-    /// Fails with the reason where it names source files that do not exist, of so many, or bytes that no file
+    /// Fails with the reason where the tables name a source file past the `sources` that exist, or bytes that no file
     /// has.
     pub fn check(&self, sources: usize) -> Result<(), Fault> {
         match self {

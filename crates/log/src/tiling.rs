@@ -1,25 +1,25 @@
-//! Whether the blocks of a dataset tile it.
+//! Tiles: blocks of equal shape that make up a dataset.
 
 use std::collections::HashMap;
 
-/// Tiles are looked for in tables of at most this many bytes. A scan answers `stat`, which must not read
-/// gigabytes. These bytes take two tenths of a second, and hold the entries of 1 TiB in records of 1 MiB.
+/// Largest size of tables in which tiles are looked for. A scan answers `stat`, which must not read gigabytes. Reading
+/// this many bytes takes two tenths of a second. They hold the entries of 1 TiB in records of 1 MiB.
 pub const MOST_BYTES: u64 = 64 << 20;
 
 /// Bytes of the smallest tile that becomes a chunk as it is. Smaller chunks cost more to find than to copy together.
 pub const SMALLEST_TILE: u64 = 64 << 10;
 
-/// What a walk through the record tables finds for all datasets.
+/// The result of a walk through the record tables, for all datasets.
 #[derive(Debug, Default)]
 pub struct Tilings {
-    /// By the layout's own numbers of the datasets. Datasets that are missing are not tiled.
+    /// Tilings by the layout's own numbers of the datasets. A dataset without an entry is not tiled.
     pub by_dataset: HashMap<i64, Tiling>,
-    /// The walk met entries that cannot be read, or could not be done to its end.
+    /// The walk met unreadable entries, or could not reach the end.
     pub has_unreadable: bool,
 }
 
 impl Tilings {
-    /// Of tables that cannot be followed to their end: not every entry is known.
+    /// The result for tables that cannot be followed to their end. Some entries are unknown.
     pub fn of_damaged() -> Self {
         Tilings {
             has_unreadable: true,
@@ -32,24 +32,24 @@ impl Tilings {
 #[derive(Debug, Default)]
 pub struct Tiling {
     sides: Vec<Side>,
-    /// There is no tile, whatever blocks follow.
+    /// No tile is possible any more.
     is_none: bool,
 }
 
-/// One dimension.
+/// One dimension of the blocks.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
-    /// The longest extent of all blocks: that of the tile, if there is one.
+    /// Largest extent of all blocks: the extent of the tile, if there is one.
     longest: u64,
     /// The greatest common divisor of all starts; 0 where all are 0.
     step: u64,
-    /// Where the blocks with the longest side end.
+    /// Ends of the blocks with the largest extent.
     ends: Ends,
-    /// Where the other blocks end. They can only be tiles that the edge of the dataset cuts off.
+    /// Ends of the other blocks. Such a block is a tile only if the edge of the dataset cuts it off.
     short: Ends,
 }
 
-/// Whether blocks end at one place.
+/// The ends of some blocks along one dimension.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Ends {
     #[default]
@@ -74,7 +74,7 @@ impl Tiling {
         }
     }
 
-    /// A record wrote something other than one block, so there is no tile.
+    /// Rules a tile out: a record wrote something other than one block.
     pub fn spoil(&mut self) {
         *self = Tiling {
             sides: Vec::new(),
@@ -82,8 +82,8 @@ impl Tiling {
         };
     }
 
-    /// Whether no block that may follow makes the tile of a dataset of this extent one of `elements` or more: there is none, or
-    /// its sides are known, and it is smaller.
+    /// Whether later blocks cannot make the tile as large as `elements`, in a dataset of this extent. This holds where
+    /// no tile is possible, and where the sides are known and the tile is smaller.
     pub fn stays_below(&self, dims: &[u64], elements: u64) -> bool {
         if self.is_none {
             return true;
@@ -94,8 +94,8 @@ impl Tiling {
         self.sides.len() == dims.len() && most < elements
     }
 
-    /// The shape of the tile of a dataset of this extent, if its blocks tile it: all blocks begin at multiples of
-    /// the tile, and have its shape or end at the edge of the dataset. It is not larger than the dataset.
+    /// The shape of the tile, if the blocks tile a dataset of this extent: all blocks begin at multiples of the tile,
+    /// and have its shape or end at the edge of the dataset. The tile is not larger than the dataset.
     pub fn tile(&self, dims: &[u64]) -> Option<Vec<u64>> {
         if self.sides.is_empty() || self.sides.len() != dims.len() {
             return None;
@@ -106,7 +106,7 @@ impl Tiling {
 }
 
 impl Side {
-    /// Returns whether there may be a tile.
+    /// Adds a block along this dimension. Returns whether a tile is still possible.
     fn add(&mut self, start: u64, count: u64) -> bool {
         let Some(end) = start.checked_add(count) else {
             return false;
@@ -124,7 +124,8 @@ impl Side {
         (self.step == 0 || self.step >= self.longest) && self.short != Ends::AtSeveral
     }
 
-    /// The most that the side of the tile may become. Where its blocks end at several places, a longer one leaves no tile.
+    /// Largest possible side of the tile. If the longest blocks end at several places, any longer block rules a tile
+    /// out.
     fn most(&self, dim: u64) -> u64 {
         match self.ends {
             Ends::AtSeveral => self.longest,
@@ -176,7 +177,7 @@ mod tests {
         tiling.tile(dims)
     }
 
-    /// The definition, spelled out.
+    /// The definition of a tile, applied directly.
     fn tile_by_definition(blocks: &[Block], dims: &[u64]) -> Option<Vec<u64>> {
         let blocks: Vec<&Block> = blocks
             .iter()

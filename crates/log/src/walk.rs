@@ -1,8 +1,8 @@
-//! Paths on which other users may change names, followed by a process of root.
+//! Look-up of paths by a process of root, where other users may change names on the way.
 //!
-//! Who may write to a directory may put a link in the place of anything in it at any time, and root would follow it wherever
-//! it leads. So a path is followed name by name, each below the directory that was found before. Links that other users may
-//! have put there are not followed, and what is found is held: what happens to its names later changes nothing.
+//! A user who may write to a directory can replace anything in it with a link at any time, and root would follow this
+//! link. So the walk goes name by name, each below the directory found before. It does not follow links that other
+//! users may have made. It holds what it finds by descriptor, so later changes of names have no effect.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -16,18 +16,18 @@ use rustix::io::Errno;
 use crate::source_dir::SourceDir;
 use h5logfs_common::error::{Error, Result};
 
-/// As many as the kernel follows.
+/// Largest number of links on a path, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// What other users than root may do in a directory.
+/// The rights of users other than root in a directory.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OthersMay {
-    /// Change nothing.
+    /// They change nothing.
     #[default]
     OnlyRead,
-    /// Add files of their own.
+    /// They add files of their own.
     Add,
-    /// Rename and remove those of root.
+    /// They rename and remove root's files.
     Replace,
 }
 
@@ -47,26 +47,26 @@ impl OthersMay {
     }
 }
 
-/// What is at the end of a path.
+/// The file at the end of a path.
 #[derive(Debug)]
 pub struct PathEnd {
-    /// Its directory, and its name there. The root of the file system, and what the path calls `..`, have none.
+    /// Its directory, and its name there. `None` for the root of the file system, and for `..` in the path.
     place: Option<(OwnedFd, OsString)>,
-    /// Itself, open for its place alone.
+    /// The file, open as a path only (`O_PATH`).
     file: OwnedFd,
-    /// What others may do in the directories that lead to it.
+    /// The rights of others in the directories that lead to the file.
     pub others: OthersMay,
 }
 
 impl PathEnd {
-    /// Its state.
+    /// `stat` of the file.
     pub fn stat(&self) -> Result<Stat> {
         fstat(&self.file).map_err(|e| Error::io("a file that was found", e.into()))
     }
 }
 
-/// Follows a path; `None` where nothing is at its end, and nobody else may put anything there. Fails where others may, and at
-/// a link that another user may have put there.
+/// Follows a path. `None` where nothing exists at its end, and no other user can create it. Fails where another user
+/// can, and at a link that another user may have made.
 pub fn walk(path: &Path) -> Result<Option<PathEnd>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let failed = |e: Errno| Error::io(path, e.into());
@@ -114,7 +114,7 @@ pub fn walk(path: &Path) -> Result<Option<PathEnd>> {
     }))
 }
 
-/// The names of a path, the root among them.
+/// The names in a path. The root is one of them.
 fn names_of(path: &Path) -> VecDeque<OsString> {
     let components = path.components();
     components
@@ -123,7 +123,7 @@ fn names_of(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-/// The directory at a path, by its real path. For root: no link of another user leads there.
+/// The directory at a path, by its real path. Safe for root: no link of another user is followed.
 pub fn directory(path: &Path) -> Result<SourceDir> {
     let failed = |e: std::io::Error| Error::io(path, e);
     if !is_root() {
@@ -133,8 +133,8 @@ pub fn directory(path: &Path) -> Result<SourceDir> {
     held(&found.file, path)
 }
 
-/// The directory that holds a file, and the name of the file there. For root: no link of another user leads there, and what
-/// is opened below the directory is never reached through a link.
+/// The directory that holds a file, and the name of the file there. Safe for root: no link of another user leads there,
+/// and files below the directory are never opened through a link.
 pub fn directory_of(file: &Path) -> Result<(SourceDir, PathBuf)> {
     if !is_root() {
         return SourceDir::of_file(file);
@@ -146,7 +146,7 @@ pub fn directory_of(file: &Path) -> Result<(SourceDir, PathBuf)> {
     }
 }
 
-/// A directory that was found.
+/// The [`SourceDir`] of a directory that a walk found.
 fn held(found: &OwnedFd, path: &Path) -> Result<SourceDir> {
     let failed = |e: std::io::Error| Error::io(path, e);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -179,7 +179,7 @@ mod tests {
         fs::create_dir(at("own")).unwrap();
         fs::write(at("own/file"), "").unwrap();
         symlink("own", at("link")).unwrap();
-        // The temporary directory is one where all users may add files.
+        // All users may add files to the temporary directory.
         let usual = others(dir.path()).unwrap();
         assert_eq!(others(&at("link/file")).unwrap(), usual);
         let (held, name) = directory_of(&at("link/file")).unwrap();
@@ -195,7 +195,7 @@ mod tests {
         assert!(directory_of(&at("own/..")).is_err());
         chown(at("own"), Some(61_000), None).unwrap();
         assert_eq!(others(&at("own/file")).unwrap(), Some(OthersMay::Replace));
-        // Root's own link in a directory of another user may be root's no more in a moment, but then it is refused.
+        // Another user can replace root's link in a directory of his own at any moment. The walk then refuses it.
         symlink("file", at("own/roots")).unwrap();
         assert!(directory_of(&at("own/roots")).is_ok());
         rustix::fs::chownat(

@@ -5,30 +5,30 @@ use serde::{Deserialize, Serialize};
 use super::source_file::SourceFile;
 use h5logfs_common::fault::Fault;
 
-/// Bytes read at once while walking a table: after a jump, and at most.
+/// Bytes of a read while walking a table: the least, after a jump, and the most.
 const LEAST_STEP: u64 = 4 << 10;
 const MOST_STEP: u64 = 1 << 20;
 
 /// A range of bytes of a source file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// From byte 0 of the file.
+    /// Offset in the source.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
 }
 
-/// Where the bytes of the record tables lie.
+/// The bytes of the record tables.
 #[derive(Debug, Clone, Copy)]
 pub enum TableBytes<'a> {
-    /// In the files of the log.
+    /// Tables in the files of the log.
     Files(&'a [SourceFile]),
-    /// In memory: those of the one table that there is.
+    /// A single table in memory.
     Memory(&'a [u8]),
 }
 
 impl<'a> TableBytes<'a> {
-    /// Those of one source.
+    /// The bytes of one source.
     pub(crate) fn of(self, source: u16) -> SourceBytes<'a> {
         match self {
             TableBytes::Files(files) => SourceBytes::File(&files[usize::from(source)]),
@@ -74,14 +74,13 @@ fn part(bytes: &[u8], offset: u64, len: u64) -> Result<&[u8], Fault> {
     Ok(part)
 }
 
-/// Buffered reads of a table, or of a section of one, that is walked mostly forward. The further the walk goes
-/// without a jump, the more is read at once. Positions count the bytes of all pieces; offsets are those in
-/// the file.
+/// Buffered reads of a table, or of a section of one, that is walked mostly forward. The further the walk goes without
+/// a jump, the more is read at once. A position counts the bytes of all pieces; an offset counts those of the file.
 pub(crate) struct Window<'a> {
     source: SourceBytes<'a>,
-    /// As messages name the table. The caller adds the name of the log.
+    /// Name of the table in messages. The caller adds the name of the log.
     name: String,
-    /// The pieces of the table: the position of each, and where it lies in the file.
+    /// The pieces of the table: position of each, and its place in the file.
     pieces: Vec<(u64, Piece)>,
     /// Position of the first buffered byte.
     at: u64,
@@ -120,7 +119,7 @@ impl<'a> Window<'a> {
         Self::over_all(SourceBytes::File(source))
     }
 
-    /// The same over any source.
+    /// A window over a whole source; positions are offsets.
     pub fn over_all(source: SourceBytes<'a>) -> Self {
         let whole = Piece {
             offset: 0,
@@ -146,7 +145,7 @@ impl<'a> Window<'a> {
         last.map_or(0, |(begin, piece)| begin + piece.len)
     }
 
-    /// The piece that has the byte at `at`.
+    /// The piece that contains the byte at `at`.
     fn piece(&self, at: u64) -> Option<(u64, Piece)> {
         let after = self.pieces.partition_point(|(begin, _)| *begin <= at);
         self.pieces.get(after.checked_sub(1)?).copied()
@@ -158,13 +157,13 @@ impl<'a> Window<'a> {
         piece.map_or(0, |(begin, piece)| (begin + piece.len).saturating_sub(at))
     }
 
-    /// The offset in the file of the byte at `at`.
+    /// The file offset of the byte at `at`.
     pub fn file_offset(&self, at: u64) -> u64 {
         let piece = self.piece(at);
         piece.map_or(at, |(begin, piece)| piece.offset + (at - begin))
     }
 
-    /// The `len` bytes at `at`. They have to lie in one piece.
+    /// The `len` bytes at `at`, which must lie in one piece.
     pub fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8], Fault> {
         if let SourceBytes::Memory(bytes) = self.source {
             return part(bytes, self.file_offset(at), len);
@@ -176,7 +175,7 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[from..from + len as usize])
     }
 
-    /// The same, where they are in the buffer, which has bytes of one piece.
+    /// The `len` bytes at `at` if they are in the buffer. The buffer holds bytes of one piece only.
     pub fn buffered(&self, at: u64, len: u64) -> Option<&[u8]> {
         let from = at.checked_sub(self.at)?;
         let to = from.checked_add(len)?;
@@ -199,7 +198,7 @@ impl<'a> Window<'a> {
         let left = begin + piece.len - at;
         self.at = at;
         let offset = piece.offset + (at - begin);
-        // Bytes behind the wanted ones may be missing. Known gaps are not read.
+        // Bytes after the wanted ones may be missing. Known gaps are not read.
         let contiguous = match self.source {
             SourceBytes::File(file) => file.contiguous(offset),
             SourceBytes::Memory(_) => left,

@@ -20,9 +20,9 @@ const MARK_OF_KILLED: &str = ".killed-";
 /// The most numbers that are tried for a log that stays aside.
 const MOST_KILLED: u32 = 100_000;
 
-/// Files kept aside. The log `NAME` becomes `.NAME.h5logfs-old-NUMBER`, or `NAME.killed-NUMBER` if it is to stay. Its journal
-/// and subfiles follow the new name as those of any log. So if the job dies before it restores or removes them, a complete
-/// log remains.
+/// Files kept aside. The log `NAME` becomes `.NAME.h5logfs-old-NUMBER`, or `NAME.killed-NUMBER` if it is to stay. Its
+/// journal and subfiles follow the new name as those of any log. So a complete log remains if the job dies before it
+/// restores or removes them.
 pub(crate) struct Aside {
     /// The usual path of the log.
     log: PathBuf,
@@ -122,8 +122,8 @@ impl Aside {
         self.kept.iter().any(|kept| kept.part.path == path)
     }
 
-    /// Restores all parts. A file that has such a name now is replaced if `is_new`: if it belongs to the new log. Parts that
-    /// cannot be restored stay aside; the returned text names them.
+    /// Restores all parts. A file that has taken the name of a part is replaced if `is_new` accepts it as a file of the
+    /// new log. Parts that cannot be restored stay aside; the returned text names them.
     pub fn put_back(&mut self, is_new: impl Fn(&Path) -> bool) -> String {
         let failures = self.kept.drain(..).rev().filter_map(|kept| {
             let Kept { part, aside } = &kept;

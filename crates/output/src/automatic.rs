@@ -5,8 +5,9 @@
 //! call all ranks read that word, so all flush in the same call. A rank waits for the word only until the first rank has come
 //! to the previous call. Calls of a single rank send nothing. A process that writes alone can flush in any call.
 //!
-//! Each flush, automatic or not, drains the words sent since the previous flush, and ends with a last word. So it begins with
-//! none in transit, even if a rank has made fewer or more calls than the first one, which the flush may find to be an error.
+//! Each flush, automatic or not, reads all words sent since the previous flush, and ends with a last word. So no word
+//! is in transit when a flush begins, even if a rank has made fewer or more calls than the first one. The flush may
+//! find such a difference to be an error.
 //!
 //! The first flush follows soon after the first spill of the first rank. Before it, nothing on the disk defines the objects
 //! of the log, so nobody could read spilled data.
@@ -50,7 +51,7 @@ pub enum Call {
 /// The cause of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The program: it means this state to be kept.
+    /// The program. It wants to keep this state.
     Asked,
     /// A clock, or the needs of the writer.
     Automatic,

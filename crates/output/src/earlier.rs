@@ -1,8 +1,8 @@
 //! The table of a data file that earlier jobs have written to (`docs/formats/journal.md`, section 5).
 //!
-//! A rank knows its own entries. Entries of earlier jobs are in the file. The first of the ranks that share the file reads
-//! the headers of the extents, finds the place of each section, and tells all ranks which entries go where. Each rank copies
-//! a share of them. So one process reads headers, 64 bytes an extent, and all copy entries.
+//! A rank knows its own entries. Entries of earlier jobs are in the file. The first of the ranks that share the file
+//! reads the headers of the extents, finds the place of each section, and distributes the entries to all ranks. Each
+//! rank copies a share. So one process reads headers, 64 bytes an extent, and all copy entries.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::flushed::Flushed;
 use crate::late::patiently;
 use crate::ranks::Ranks;
 
-/// Extents whose entries are distributed at once. Few in tests, so that they reach the limit.
+/// Number of extents whose entries are distributed at once. It is small in tests, so that they reach it.
 const AT_ONCE: usize = if cfg!(debug_assertions) { 16 } else { 1 << 16 };
 
 /// A data file that existed when this job opened its log.

@@ -14,7 +14,7 @@ const UNDEFLATED: usize = HEADER as usize + 4;
 pub struct Entry<'a> {
     /// Number of the dataset.
     pub dataset: u32,
-    /// Record that contains all blocks, if the entry names it.
+    /// Number of the record that contains all blocks, if the entry has one.
     pub record: Option<u64>,
     /// Offset of the data.
     pub offset: u64,
@@ -29,8 +29,8 @@ pub struct Entry<'a> {
 pub enum Form<'a> {
     /// Section 6.1: all coordinates.
     Plain(Coordinates<'a>),
-    /// Section 6.2: one number for the start of each block, and one for its count. Each stored dimension has a stride, in
-    /// elements.
+    /// Section 6.2: one number for the start of each block, and one for its count. Each stored dimension has a stride,
+    /// in elements.
     Encoded {
         /// The blocks.
         blocks: Coordinates<'a>,
@@ -41,7 +41,7 @@ pub enum Form<'a> {
     Shared {
         /// Distance back to the start of that entry, in bytes.
         back: u64,
-        /// Flags of that entry.
+        /// Flags of the earlier entry.
         flags: i32,
     },
 }
@@ -141,8 +141,8 @@ impl Coordinates<'_> {
     }
 }
 
-/// Section 6.4: deflates the selection of the last entry, at `at`, which has several blocks and no record number. Keeps it as
-/// it is if that saves less than half. Returns the flags of the entry.
+/// Section 6.4: deflates the selection of the last entry, at `at`, which has several blocks and no record number. Keeps
+/// the selection as it is if this saves less than half. Returns the flags of the entry.
 pub fn deflate_last(out: &mut Vec<u8>, at: usize) -> i32 {
     let (head, selection) = out[at..].split_at(UNDEFLATED);
     let mut flags = i32::from_le_bytes([8, 9, 10, 11].map(|i| head[i]));

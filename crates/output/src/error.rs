@@ -90,7 +90,7 @@ pub enum Error {
     Forked { file: PathBuf, process: u32 },
 }
 
-/// The text names file and rank. The kind is the one that a rank told the others.
+/// The text names file and rank. The kind is the one on which the ranks have agreed.
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         error.kind().told(error.to_string())
@@ -136,7 +136,7 @@ fn afterwards(operation: &str) -> &'static str {
     }
 }
 
-/// Why a process forked from `process` changes nothing.
+/// The reason why a process forked from `process` changes nothing.
 pub(crate) fn forked(process: u32) -> String {
     format!(
         "process {process} has opened the file for writing, and this process was forked from that one: only process {process} \

@@ -1,10 +1,11 @@
 //! Existing files under the name of a new log, and whether the new log may replace them.
 //!
-//! Files are left alone unless an option allows their loss. The lock of the journal shows whether a job still writes the log,
-//! and the journal has the flushes of a job that did not close it.
+//! Files are left alone unless an option allows their loss. The lock of the journal shows whether a job still writes
+//! the log. The journal of a job that did not close the log lists its flushes.
 //!
-//! Other jobs may create or close a log of that name at the same time. A look may then find a state that never existed, such
-//! as the old file beside the new subfiles. So a look counts only if the names lead to the same files before and after it.
+//! Other jobs may create or close a log of this name at the same time. A look may then find a state that never existed,
+//! such as the old file beside the new subfiles. So a look counts only if the names lead to the same files before and
+//! after it.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata, OpenOptions};
@@ -287,8 +288,8 @@ impl Existing {
         }
     }
 
-    /// Why the option `overwrite` alone does not replace the files, and how to keep them: they may hold flushes of a job that
-    /// did not close the log.
+    /// The reason why the option `overwrite` alone does not replace the files, with advice on keeping them. They may
+    /// hold flushes of a job that did not close the log.
     fn why_to_keep(&self) -> Option<String> {
         let journal = self.journal.as_ref();
         let from_journal = journal.and_then(|journal| self.why_to_keep_flushes(journal));
@@ -302,7 +303,7 @@ impl Existing {
         says_nothing && !has_data && self.subfiles.own.is_empty()
     }
 
-    /// Why a file without its journal is kept: nothing tells the flushes of an unclosed file.
+    /// The reason to keep a file without a journal: nothing lists the flushes of an unclosed file.
     fn why_to_keep_file(&self) -> Option<String> {
         let file = self.file.as_ref().filter(|file| file.unclosed)?;
         let journal = self.journal.as_ref().and_then(OldJournal::recorded);
@@ -483,7 +484,7 @@ fn is_subfile(path: &Path) -> bool {
     })
 }
 
-/// The names that belong to a log.
+/// The names of a log's files and directories.
 fn names_of(log: &Path) -> [PathBuf; 4] {
     [
         log.to_owned(),
@@ -493,7 +494,7 @@ fn names_of(log: &Path) -> [PathBuf; 4] {
     ]
 }
 
-/// The system's answer for a name; `None` if nothing has it.
+/// The result of `stat` for a name; `None` if nothing has this name.
 type AtName = FaultResult<Option<Metadata>>;
 
 fn at_name(path: &Path) -> AtName {
@@ -504,7 +505,7 @@ fn at_name(path: &Path) -> AtName {
     }
 }
 
-/// The identities of the files that names lead to.
+/// The identities of the files with these names.
 fn individuals<const N: usize>(found: &[AtName; N]) -> [Option<Individual>; N] {
     found.each_ref().map(|found| match found {
         Ok(Some(found)) => Some(individual(found)),
@@ -512,8 +513,8 @@ fn individuals<const N: usize>(found: &[AtName; N]) -> [Option<Individual>; N] {
     })
 }
 
-/// Runs `look` until none of these names changes meanwhile. The first name is that of the log. `look` gets the state of the
-/// names before it.
+/// Repeats `look` until none of these names changes during the look. The first name is that of the log. `look` takes
+/// the state of the names before it.
 fn when_still<T, const N: usize>(
     names: &[PathBuf; N],
     mut look: impl FnMut(&[AtName; N]) -> FaultResult<T>,
@@ -756,7 +757,7 @@ fn check_directory(dir: &Path) -> FaultResult {
     }
 }
 
-/// The regular file of this name, if there is one. Fails if the name belongs to something else.
+/// The regular file at a path, if there is one. Fails if something else has the name.
 fn file_at<'f>(path: &Path, found: &'f AtName) -> FaultResult<Option<&'f Metadata>> {
     let Some(file) = found.as_ref().map_err(Fault::clone)? else {
         return Ok(None);
@@ -874,13 +875,14 @@ mod tests {
             Existing::look(&self.log(), &options)
         }
 
-        /// The parts that get another name.
+        /// The parts that are renamed.
         fn parts(&self, options: [bool; 2]) -> Vec<PathBuf> {
             let parts = self.look(options).unwrap().parts();
             parts.into_iter().map(|part| part.path).collect()
         }
 
-        /// Checks that the log is refused with these options and with fewer, with these words, and accepted with more.
+        /// Checks that the log is refused with these options and with fewer, with a message of these words, and
+        /// accepted with more.
         #[track_caller]
         fn refuses(&self, up_to: [bool; 2], words: &[&str]) {
             for options in [CAREFUL, REPLACE, [false, true], DISCARD] {
@@ -937,7 +939,7 @@ mod tests {
         fs::remove_file(journal::path_of(&place.log())).unwrap();
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
         drop(place.journal(&ID, 0));
-        // This is the journal of the file, and it records no flush.
+        // The journal belongs to the file, and records no flush.
         place.refuses(CAREFUL, &["it exists already"]);
         place.file(&OTHER);
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
@@ -1118,7 +1120,7 @@ mod tests {
         for number in [0, 1, 10] {
             place.subfile(number, &ID);
         }
-        // Without their log, nothing identifies them.
+        // Without their log, nothing identifies the subfiles.
         for options in [CAREFUL, REPLACE, DISCARD] {
             let reason = place.look(options).map(drop).unwrap_err().to_string();
             assert!(

@@ -39,7 +39,7 @@ impl Checksums {
         let sum = data_sum(data);
         let seal = sealed.then(|| Seal {
             data: sum,
-            // Each `RandomState` has other random keys.
+            // Each `RandomState` has new random keys.
             tag: RandomState::new().hash_one(0u8),
         });
         Checksums {

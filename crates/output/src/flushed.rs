@@ -1,6 +1,8 @@
-//! The entries of a rank that have left its memory: their places in the data file, and reading them again.
+//! The entries of a rank that have left its memory. They are kept by their places in the data file, and read again from
+//! there.
 //!
-//! A close copies them into the table, piece by piece. A new entry is compared with them in the file, to share a selection.
+//! A close copies them into the table, piece by piece. To share a selection, a new entry is compared with them in the
+//! file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -13,7 +15,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::logvol::extent::ExtentHeader;
 
-/// Bytes read at once. Few in tests, so that they reach the limits of a piece.
+/// Bytes read at once. The value is small in tests, so that they reach the limits of a piece.
 const STEP: usize = if cfg!(debug_assertions) {
     1 << 10
 } else {
@@ -25,7 +27,7 @@ const STEP: usize = if cfg!(debug_assertions) {
 pub struct Flushed {
     file: Arc<File>,
     extents: Vec<Entries>,
-    /// Number of these extents in the data file. The others wait in another file.
+    /// Number of these extents in the data file. The others are still in another file.
     placed: usize,
     /// Size of all entries, in bytes.
     len: u64,
@@ -106,7 +108,7 @@ impl Flushed {
         STEP as u64
     }
 
-    /// All entries, of which there are few.
+    /// All entries. The caller knows that there are few.
     pub fn all(&self) -> Result<Vec<u8>, Fault> {
         let (mut reader, mut all, mut buffer) = (self.reader(), Vec::new(), Vec::new());
         loop {
@@ -250,7 +252,7 @@ mod tests {
         assert!(none.is_empty() && none.all().unwrap().is_empty() && !none.is_equal(0, &[1]));
     }
 
-    /// The bytes at the place of a waiting entry in the data file may be equal by chance.
+    /// A waiting entry must not be compared: the bytes at its place in the data file may be equal by chance.
     #[test]
     fn what_waits_is_not_compared() {
         let extents = [bytes(10, 1), bytes(40, 2)];

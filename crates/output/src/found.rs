@@ -120,7 +120,7 @@ impl FoundLog {
         self.file.set_len(end)
     }
 
-    /// The file, as one whose name is checked.
+    /// The file in a form whose name is checked.
     pub(crate) fn hold(&self) -> HeldFile {
         HeldFile::known(Arc::clone(&self.file), self.path.clone(), &self.metadata)
     }

@@ -1,8 +1,8 @@
 //! Joins consecutive small writes of a rank to one dataset into one entry, so that a write need not cost an entry.
 //!
 //! The blocks of such an entry never overlap, so their order does not matter. A write over elements of the entry begins
-//! another entry, which applies later. The data of an entry lie in one piece. [`JoinedSection::section`] completes the last
-//! entry, which does not change after anything has looked at it.
+//! another entry, which applies later. The data of an entry are contiguous. [`JoinedSection::section`] completes the
+//! last entry, which does not change any more after it was read.
 
 use crate::covered::Covered;
 use crate::entries::{DatasetInfo, Section};
@@ -199,8 +199,8 @@ impl Last {
         true
     }
 
-    /// Merges the last block with the one before as long as it continues that. So the rows of one step become a block, and
-    /// the blocks of all steps another one.
+    /// Merges the last block with the previous one, as long as it continues that block. So the rows of one step become
+    /// a block, and then the blocks of all steps become one.
     fn merge_last(&mut self) {
         let blocks = &mut self.blocks;
         while let Some(before) = blocks.number.checked_sub(2) {
@@ -223,8 +223,8 @@ impl Last {
         continued(&self.blocks, self.blocks.number - 1, start, count)
     }
 
-    /// Whether a block certainly overlaps no other. Its elements come after all others in row-major order, or it lies outside
-    /// of the box around them, or between them in row-major order.
+    /// Whether a block certainly overlaps no other. Its elements come after all others in row-major order, or it lies
+    /// outside of the box around them, or it lies between them in row-major order.
     fn is_apart(&mut self, start: &[u64], count: &[u64]) -> bool {
         let is_beside = |d: usize| start[d] >= self.high[d] || start[d] + count[d] <= self.low[d];
         start > &self.end[..]

@@ -13,19 +13,19 @@
 //! | [`flushed`] | entries that have left the memory |
 //! | `sharing` | the selections that later entries refer to |
 //! | [`joining`] | consecutive small writes become one entry |
-//! | `covered` | the elements that such an entry covers |
+//! | `covered` | the elements that a joined entry covers |
 //! | `regular` | blocks with regular steps |
-//! | [`log_writer`] | the buffer of a rank, and the flush of all: what users call |
-//! | `buffer` | its data |
+//! | [`log_writer`] | the buffer of a rank, and the collective flush: the interface for users |
+//! | `buffer` | the data of the buffer |
 //! | [`neighbours`] | pending writes that the ranks of a node show each other |
 //! | [`ranks`] | the processes that write a log together |
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
 //! | `extent` | extents as bytes, and the writes that put them into a file |
 //! | [`options`], [`error`] | options and errors of users |
-//! | [`automatic`] | when ranks flush without being asked |
+//! | [`automatic`] | the times of automatic flushes |
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
-//! | [`found`], [`base`], `reopening` | opening a log again |
-//! | `earlier` | closing it: the entries of earlier jobs |
+//! | [`found`], [`base`], `reopening` | the reopening of a log |
+//! | `earlier` | entries of earlier jobs, for the close |
 //! | [`nfs`] | one file that several nodes write, on NFS |
 //! | `late` | reads of bytes that this node may not see yet |
 //! | [`reading`] | elements of the log that is being written |

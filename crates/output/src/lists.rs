@@ -1,5 +1,6 @@
-//! The last lists of blocks that a program selected. A program writes hundreds of variables with one decomposition, step
-//! after step. A known list is compared only; it is neither checked nor stored again. Later stages know it by its number.
+//! The last lists of blocks that a program selected. A program writes hundreds of variables with one decomposition,
+//! step after step. A known list is compared, but neither checked nor stored again. Later stages refer to it by its
+//! number.
 
 use crate::error::FaultResult;
 use crate::selection::{Blocks, Selection};
@@ -273,7 +274,7 @@ mod tests {
             .map(|list| list.number)
     }
 
-    /// The next record has the same list, in any order of variables. Other blocks and other extents differ.
+    /// The next record has the same list, for any order of variables. Other blocks or extents have another list.
     #[test]
     fn a_decomposition_is_known_in_each_record() {
         let mut lists = Lists::default();
@@ -313,14 +314,14 @@ mod tests {
     }
 
     proptest! {
-        /// Lists equal those that are made without memory of earlier ones, whether known or not, valid or not.
+        /// Remembered lists have no effect on the result: lists equal those made without memory, valid or not.
         #[test]
         fn lists_are_those_that_were_given(
             rank in 0usize..3,
             given in proptest::collection::vec((0usize..4, 0u64..4, proptest::collection::vec((0u64..6, 0u64..3), 9)), 1..20),
         ) {
             let dims = &[7, 5][..rank];
-            // Only one of them joins the parts of a row.
+            // Only `row_lists` joins the parts of a row.
             let (mut lists, mut row_lists) = (Lists::default(), Lists::default());
             let mut seen = Vec::new();
             for (number, record, sides) in &given {

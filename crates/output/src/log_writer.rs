@@ -30,8 +30,8 @@ use h5logfs_common::fault::Fault;
 /// Writes of at least this size go directly to the data file if they can. For smaller ones an extent costs more than a copy.
 const LARGE: u64 = 512 << 10;
 
-/// A buffer of this size goes to the data file if it can. It is still in the processor's caches then, and leaves little for
-/// the flush.
+/// Size at which a buffer goes to the data file if it can. Its data are still in the processor's caches then, and
+/// little is left for the flush.
 const EARLY: u64 = 4 << 20;
 
 /// A log that this process writes, alone or with other ranks.

@@ -1,7 +1,7 @@
 //! Files that several nodes write, on NFS.
 //!
-//! An NFS client writes whole pages if it can. It writes the bytes of other nodes in such a page as it has read them, over
-//! later writes of those nodes. Flushes and close succeed all the same, so such a job is refused.
+//! An NFS client writes whole pages if it can. Such a page contains old bytes of other nodes, which overwrite the newer
+//! bytes of these nodes. Flushes and close report no error, so such a job is refused.
 
 use h5logfs_common::fault::Fault;
 

@@ -18,7 +18,8 @@ pub enum Subfiles {
     PerNode,
 }
 
-/// When data are forced to the disk, as a protection against power failures. If only the job dies, no flush is lost.
+/// The times at which data are forced to the disk, as a protection against power failures. If only the job dies, no
+/// flush is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fsync {
     /// The system decides.
@@ -50,8 +51,8 @@ pub struct Options {
     pub share_selections: bool,
     /// Store the coordinates of many blocks as offsets, in at most half the bytes.
     pub encode_selections: bool,
-    /// Deflate the coordinates of many consecutive small writes with regular steps, such as writes interleaved with other
-    /// ranks, to a byte or two each. Connectors that read logs need zlib for them.
+    /// Deflate the coordinates of many consecutive small writes with regular steps to one or two bytes each. Writes
+    /// interleaved with those of other ranks have such steps. Connectors that read logs need zlib for them.
     pub deflate_selections: bool,
     pub fsync: Fsync,
     /// Write a flush with one collective call, `MPI_File_write_at_all`, in which MPI may gather the data of several ranks. By
@@ -60,18 +61,19 @@ pub struct Options {
     /// Use this only with an MPI that reports errors of collective writes. Open MPI 4.1 on three or more ranks does not: with
     /// a full disk the write seems to succeed, or never returns. No flush is safe then.
     pub collective: bool,
-    /// At the close, make the file an ordinary HDF5 file, as `h5logfs settle` does. The first rank does it while the others
-    /// wait, until the file is on the disk, whatever `fsync` says. Not with subfiles.
+    /// At the close, make the file an ordinary HDF5 file, as `h5logfs settle` does. The first rank does this while the
+    /// others wait. The close returns when the file is on the disk, whatever `fsync` says. Not with subfiles.
     pub settle: bool,
-    /// With `settle`: memory that the first rank may use for its knowledge of the log, in bytes, and as much again for chunks
-    /// in the making. A log that needs more is not settled.
+    /// With `settle`: memory in bytes that the first rank may use for its knowledge of the log. It may use as much
+    /// again for unfinished chunks. A log that needs more is not settled.
     pub settle_memory: u64,
     /// Give each extent a checksum of its data. Readers of an unclosed log on other nodes then show a flush only when they
     /// see all of it, and the previous one until then. For file systems that show the writes of other nodes late, such as
     /// NFS.
     pub checksums: bool,
-    /// Flush automatically when the last flush is this long ago, in a call that all ranks make. `None`: flush only when the
-    /// program asks. A rank that makes no such call writes its buffer to the disk by itself while it waits for the flush.
+    /// Flush automatically when this time has passed since the last flush, in a call that all ranks make. `None`: flush
+    /// only when the program asks. A rank that makes no such call writes its buffer to the disk by itself while it
+    /// waits for the flush.
     pub flush_every: Option<Duration>,
     /// Flush automatically when the first rank has logged this many bytes since the last flush.
     pub flush_bytes: Option<u64>,

@@ -1,5 +1,6 @@
-//! The close of a log in one file by the program that has written it, if its metadata can be made without libhdf5. It does
-//! the same as `h5logfs recover` (`docs/formats/journal.md`, section 5), but does not read back data that the program knows.
+//! The close of a log in one file by the program that has written it, if its metadata can be made without libhdf5. It
+//! works like `h5logfs recover` (`docs/formats/journal.md`, section 5), but does not read the data that the program
+//! knows.
 //!
 //! The ranks of the writer write the table together ([`Files::write_tables`](crate::files::Files::write_tables)). For the VOL
 //! connector the first rank writes it ([`Ended::close`]). The rest is common ([`TabledLog::finish`]).
@@ -76,7 +77,7 @@ impl Ended {
 
     /// Releases the lock of the journal. The log stays unclosed.
     pub fn unlock(self) {
-        // A drop would leave it locked as long as a child of the program has it open.
+        // Dropping the journal would leave it locked as long as a child of the program has it open.
         if let Some(journal) = self.journal {
             journal.unlock();
         }

@@ -12,8 +12,9 @@ use h5logfs_common::process::Process;
 
 use crate::extent::write_all;
 
-/// The communicator that this crate needs. All calls except `rank`, `size` and `is_usable` are collective: all ranks make
-/// them in the same order. The default methods are right for every communicator; some have better ways.
+/// The communicator that this crate needs. All calls except `rank`, `size` and `is_usable` are collective: all ranks
+/// make them in the same order. The default methods are right for every communicator; some communicators have faster
+/// ones.
 pub trait Communicator: Send + Sync {
     /// Number of this process, from 0.
     fn rank(&self) -> u32;
@@ -40,7 +41,7 @@ pub trait Communicator: Send + Sync {
         self.gather_bytes(bytes)
     }
 
-    /// Sends the value of rank `from` to all ranks. Its length is the same on all of them.
+    /// Sends the value of rank `from` to all ranks. The length is the same on all ranks.
     fn broadcast(&self, from: u32, value: &mut [u8]);
 
     /// Begins to send the value of the first rank to all ranks. It should not wait; the receiver of the value waits later.
@@ -91,7 +92,7 @@ pub trait Communicator: Send + Sync {
         all.map(|value| u64::from_le_bytes(*value)).collect()
     }
 
-    /// Waits until all ranks have come.
+    /// Waits until all ranks have made this call.
     fn wait(&self) {
         self.minima(&[]);
     }
@@ -102,8 +103,8 @@ pub trait Communicator: Send + Sync {
         Box::new(Sent(0))
     }
 
-    /// Opens an existing file, which this rank has opened as `file`, for writing by all ranks. By default each rank writes by
-    /// itself.
+    /// Opens an existing file, which this rank has opened as `file`, for writing by all ranks. By default each rank
+    /// writes on its own.
     fn open(
         &self,
         _path: &Path,
@@ -173,7 +174,7 @@ pub trait SharedFile: Send + Sync {
         Ok(())
     }
 
-    /// Forgets the file if its release would be a collective call. By default it is none.
+    /// Forgets the file if its release would be a collective call. The default releases it.
     fn leak(self: Box<Self>) {}
 }
 
@@ -222,12 +223,12 @@ pub enum GlobalOutcome {
 pub struct JobError(Fault);
 
 impl JobError {
-    /// The job cannot do what it was told. The caller ensures that all ranks have the same reason.
+    /// A refusal: the job cannot do what it was told. The caller ensures that all ranks have the same reason.
     pub fn new(reason: impl Into<String>) -> Self {
         JobError(Fault::Refused(reason.into()))
     }
 
-    /// The error, with `what` in front of its text.
+    /// This error with `what` in front of its text.
     pub fn about(self, what: impl Display) -> Self {
         JobError(self.0.told(format!("{what}: {self}")))
     }
@@ -251,7 +252,7 @@ pub struct Ranks {
     /// The rank, which each write needs.
     rank: u32,
     size: u32,
-    /// The node, once it was needed: finding it takes a communicator.
+    /// The node, once it was needed: finding it takes a new communicator.
     node: Arc<OnceLock<Node>>,
     /// The process of this rank.
     process: Process,
@@ -443,8 +444,8 @@ impl Ranks {
         self.worst_outcome(0, true, failed)
     }
 
-    /// The own result if all ranks have succeeded, otherwise the error of the first rank that failed. Waiting ranks leave
-    /// their processors to the others. Collective.
+    /// The result of this rank if all ranks have succeeded, otherwise the error of the first rank that failed. Waiting
+    /// ranks leave their processors to the others. Collective.
     pub fn all<T>(&self, own: Result<T, impl Into<Fault>>) -> Result<T, JobError> {
         self.wait();
         let own = own.map_err(Into::into);
@@ -472,7 +473,7 @@ impl Ranks {
         }
     }
 
-    /// Waits until all ranks have come. Collective.
+    /// Waits until all ranks have made this call. Collective.
     pub fn wait(&self) {
         self.communicator.wait();
     }
@@ -629,7 +630,7 @@ mod tests {
 
     use super::*;
 
-    /// One end of a pair of ranks: the first rank sends messages, the other one receives them.
+    /// An end of a pair of ranks: the first sends messages, the other receives them.
     struct End {
         rank: u32,
         sent: Arc<Mutex<VecDeque<Vec<u8>>>>,

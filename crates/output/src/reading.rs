@@ -45,17 +45,17 @@ const MEMORY: u16 = u16::MAX;
 /// The present content of the log.
 #[derive(Clone, Copy)]
 pub struct Written<'a> {
-    /// The files, which know the flushed and the spilled data.
+    /// The files of the log. They know the flushed and the spilled data.
     pub files: &'a Files,
     /// The entries of this rank.
     pub section: &'a Section,
-    /// Data of its pending entries.
+    /// The data of this rank's pending entries.
     pub data: &'a [u8],
     /// Access to the pending entries of other ranks.
     pub neighbours: Option<&'a Neighbours>,
 }
 
-/// A logged dataset, as the reader needs it.
+/// A logged dataset in the form that the reader needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Readable<'a> {
     /// ID of the dataset.
@@ -66,7 +66,7 @@ pub struct Readable<'a> {
     pub chunk: Option<&'a [u64]>,
     /// Size of one element in bytes.
     pub element: u64,
-    /// Fill value of one element. No bytes stand for zeros.
+    /// The fill value as one element; empty for zeros.
     pub fill: &'a [u8],
     /// Filters that its records may have passed.
     pub filters: &'a [Filter],
@@ -96,8 +96,8 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Fills `out` with the elements of a box in row-major order: as the flushes left them, with the pending writes applied,
-    /// and the fill value where no rank has written. All calls must be for one log.
+    /// Fills `out` with the elements of a box in row-major order. The elements are those of the flushes, with the
+    /// pending writes applied, and the fill value where no rank has written. All calls must be for one log.
     pub fn read(
         &mut self,
         written: &Written<'_>,
@@ -124,7 +124,7 @@ impl Reader {
         self.with_elements(written, dataset, &mut |elements| elements.read(wanted, out))?
     }
 
-    /// The place of a box in a data file, if it lies there in one piece. Bytes that are not in a file have no place.
+    /// The place of a box in a data file; `None` if it is not in one piece, or not in a file.
     pub fn place(
         &mut self,
         written: &Written<'_>,
@@ -147,8 +147,8 @@ impl Reader {
         })
     }
 
-    /// Calls `act` with all elements of a dataset, and repeats it until no rank has emptied its buffer meanwhile. Returns the
-    /// last answer.
+    /// Calls `act` with all elements of a dataset. Repeats the call until no rank has emptied its buffer during it.
+    /// Returns the last answer.
     fn with_elements<R>(
         &mut self,
         written: &Written<'_>,
@@ -300,7 +300,7 @@ impl Readable<'_> {
     }
 }
 
-/// The entries in the data files: those of all ranks up to the last flush, and the known spilled ones.
+/// The entries in the data files: the entries of all ranks up to the last flush, and the known spilled ones.
 struct Flushed {
     /// The data files, followed by this rank's own spill file, if any, or the memory of other ranks.
     sources: Vec<SourceFile>,
@@ -458,7 +458,7 @@ fn open_data_files(files: &Files) -> Result<Vec<SourceFile>, Fault> {
 struct Pending {
     /// Number of the source with their data.
     source: u16,
-    /// The state of the section at the last look.
+    /// The state of the section at the previous update.
     seen: SectionState,
     /// Table of the whole section, because pending entries may share selections of others.
     table: GrowingTable,

@@ -1,4 +1,4 @@
-//! Blocks with regular steps, as small writes with a regular stride leave them.
+//! Detection of blocks with regular steps. Small writes with a regular stride leave such blocks.
 
 use crate::selection::Blocks;
 
@@ -8,10 +8,10 @@ const FEWEST: usize = if cfg!(test) { 8 } else { 64 };
 const MOST: usize = 1 << 13;
 /// Longest period of the steps, in blocks.
 const LONGEST: usize = 16;
-/// One in this many steps may be irregular.
+/// Share of steps that may be irregular: one in this many.
 const OTHERS: usize = 16;
 
-/// Whether most blocks repeat, with some period, the shape of an earlier block and its distance from the block before.
+/// Whether most blocks repeat an earlier block with some period: its shape, and its distance from the block before.
 pub(crate) fn is_regular(blocks: &Blocks) -> bool {
     let steps = blocks.number.saturating_sub(1);
     let most = steps / OTHERS;

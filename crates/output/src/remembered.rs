@@ -1,8 +1,9 @@
-//! Logs that this process has closed. A program may write a step, close its file, and open it again for the next step. The
-//! state of the log is then known without a look at its content, which would cost time with its size, and may take a process.
+//! Logs that this process has closed. A program may write a step, close its file, and open it again for the next step.
+//! The state of the log is then known without a scan, which takes longer for larger logs, and may start a process.
 //!
-//! The memory of a log counts only while front and objects of the file are those that this close has written, as its seal
-//! proves (`docs/formats/journal.md`, section 5.1). So a change by another program is noticed, whatever times the file has.
+//! The remembered state counts only while front and objects of the file are those that this close has written, as its
+//! seal proves (`docs/formats/journal.md`, section 5.1). So changes by another program are noticed, whatever the times
+//! of the file.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -41,7 +41,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// The text of messages. A program may give any number of blocks and points, so the first one stands for all.
+/// The text for messages. A program may give any number of blocks and points, so the text has the first one only.
 impl Display for Selection<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -378,7 +378,8 @@ fn too_many() -> Fault {
     Fault::Refused("too many elements".into())
 }
 
-/// The refusal of `what`, which exceeds the extent in dimension `d`, where it ends at `end`. `None`: beyond all numbers.
+/// The refusal of `what`, which exceeds the extent in dimension `d`. It ends there at `end`; `None` if the end
+/// overflows.
 fn outside(what: &str, d: usize, end: Option<u64>, dims: &[u64]) -> Fault {
     let end = end.map_or("past 2^64".into(), |end| format!("at {end}"));
     Fault::Refused(format!(

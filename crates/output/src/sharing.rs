@@ -1,12 +1,12 @@
-//! The selections that entries of a section spell out, to be shared by later entries.
+//! The selections that entries of a section spell out. Later entries share them.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
-/// The most selections, as many as a table of 2^18 places takes. This limits the memory for programs that never repeat a
-/// selection.
+/// Largest number of selections: as many as a table of 2^18 places holds. This limits the memory of programs that never
+/// repeat a selection.
 const MOST: usize = 7 << 15;
 /// Largest selection that is copied, in bytes; and most bytes of all copies, with the overhead of the allocator.
 const LONGEST_COPY: usize = 1 << 10;
@@ -83,7 +83,7 @@ impl Selections {
 }
 
 impl Known {
-    /// Bytes that its copy takes.
+    /// Bytes of the copy.
     fn cost(&self) -> usize {
         self.copy.as_ref().map_or(0, |copy| copy.len() + ALLOCATED)
     }

@@ -1,4 +1,4 @@
-//! Splits writes into records. One write becomes one record, unless several are better for readers.
+//! Splits writes into records. A write becomes one record, unless several are better for readers.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ const MAX_RECORD_BYTES: u64 = 1 << 30;
 /// The most blocks of a record. This keeps entries below 2 GiB, even with 32 dimensions.
 const MAX_RECORD_BLOCKS: usize = 1 << 20;
 
-/// Bytes of chunks compressed at once by each thread. For fewer, a thread costs more than it saves.
+/// Bytes of chunks that each thread compresses at once. For fewer, a thread costs more than it saves.
 const AT_ONCE: usize = 1 << 20;
 const LEAST: usize = 64 << 10;
 
-/// The form in which the elements of a dataset are stored.
+/// The stored form of a dataset's elements.
 #[derive(Debug, Clone, Copy)]
 pub struct Form<'a> {
     /// Size of one element in the file, in bytes.
@@ -27,7 +27,7 @@ pub struct Form<'a> {
     pub filters: &'a [Filter],
 }
 
-/// One block of a dataset.
+/// A block of a dataset.
 #[derive(Clone, Copy)]
 struct Block<'a> {
     start: &'a [u64],
@@ -91,7 +91,7 @@ pub fn records<'d>(
     if bytes.len() as u64 <= chunk_bytes && (blocks.number > 1 || in_one_chunk(blocks, chunk)) {
         return filtered.store_one(blocks, &bytes);
     }
-    // Each chunk becomes one record. A reader of one chunk then need not inflate the whole write, and can pass on a record
+    // Each chunk becomes a record. A reader of one chunk need not inflate the whole write, and can pass on a record
     // that is exactly one chunk.
     let mut rest = &bytes[..];
     for number in 0..blocks.number {

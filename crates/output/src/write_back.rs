@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct WriteBack {
     is_wanted: bool,
-    /// The range from the first byte to the last one. Other ranks may have written in between.
+    /// Range from the first byte to the last one. Other ranks may have written in between.
     range: Range<u64>,
     /// Number of own bytes in the range.
     len: u64,
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(large.due(9 * MIB..9 * MIB), None);
     }
 
-    /// Ranks that share a file write in turn.
+    /// Ranks that share a file write in turn, so only own bytes count.
     #[test]
     fn what_others_write_between_does_not_count() {
         let mut own = WriteBack::of(Fsync::Close);

@@ -84,7 +84,7 @@ impl Work {
     }
 }
 
-/// Readers look at a job until it has closed the log. Returns what they saw; the server has everything.
+/// Readers look at a job until it has closed the log. Returns their views; the server has everything.
 fn read_while_written(subfiles: u32, options: &[&str], looks: usize) -> Option<Seen> {
     let work = Work::new(subfiles, options)?;
     let mount = work.mount();
@@ -275,7 +275,7 @@ impl Holder {
 /// Datasets of a job after eight flushes.
 const DATASETS: [&str; 4] = ["steps", "state", "bulk", "air/field"];
 
-/// A program continues to read what it has open, although the log is removed, or gets an error.
+/// The log is removed while a program has it open. The program can read on, or gets an error.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn a_log_is_removed_while_it_is_read() {

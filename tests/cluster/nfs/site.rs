@@ -1,4 +1,4 @@
-//! An NFS server in the head's namespaces, and its clients: each node is a client with its own caches, by its network
+//! An NFS server in the head's namespaces, and its clients. Each node is a client with its own caches, by its network
 //! namespace. All share a kernel. The server exports a disk with ext4, which this process sees directly.
 
 use std::fs::File;
@@ -25,7 +25,7 @@ mount -t rpc_pipefs pipes /run/rpc_pipefs
 mount -t nfsd nfsd /proc/fs/nfsd
 "#;
 
-/// The times, in seconds, are the shortest possible: grace after a restart, and lease.
+/// Starts the server with the shortest possible times in seconds, for the grace after a restart and for the lease.
 const START: &str = "rpc.nfsd -N 3 -G 10 -L 10 4";
 const STOP: &str = "rpc.nfsd 0";
 const EXPORT: &str = r#"exportfs -o rw,sync,no_root_squash,no_subtree_check,fsid=0 "*:$1""#;
@@ -66,10 +66,10 @@ impl Drop for Disk {
 
 /// Two nodes of a job, one of readers, and their file server.
 pub struct Site {
-    /// Where jobs run.
+    /// The place in which jobs run.
     pub place: Place,
     daemons: Vec<Child>,
-    /// The clients' path of the server's files, which this process uses without NFS.
+    /// The clients' path of the server's files. This process uses it without NFS.
     _bound: Bound,
     dir: TempDir,
     disk: Disk,

@@ -1,17 +1,17 @@
-//! Directories with random damage. Any bytes get an answer soon, in bounded memory, and every value shown is the one
-//! in the bytes.
+//! Directories with random damage. A scan and the reads end soon, in bounded memory, for any bytes. Every value shown
+//! is the one in the bytes.
 //!
-//! ADIOS2 has no checksums, so damage may mean another number. What must hold depends on its place, according to the
-//! sound directory:
+//! ADIOS2 has no checksums, so damage may yield another number. The permitted results depend on the place of the
+//! damage, according to the sound directory:
 //!
-//! | damage | what may be seen |
+//! | damage | permitted result |
 //! |---|---|
-//! | a file is shorter, or gone | values as before. Others are left out, which is told, or are errors |
+//! | a file is shorter, or gone | values as before. Others are errors, or are left out with a diagnostic |
 //! | bytes of elements | these elements have the other bytes, and all else is as before |
 //! | bytes of a block with an operator | the variable is an error in this step, or another value; all else is as before |
-//! | bytes of data that no block has | nothing |
+//! | bytes of data outside of all blocks | no change |
 //! | the metadata of a step: its part of `md.0`, its record in `md.idx` | anything of this step; other steps as before, as far as they are there |
-//! | what holds for all steps: the head of `md.idx`, maps of writers, `mmd.0` | anything |
+//! | metadata of all steps: the head of `md.idx`, maps of writers, `mmd.0` | anything |
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of damaged directories, `H5LOGFS_TEST_SEED` the first one.
 
@@ -43,13 +43,13 @@ use crate::fuzz_regressions::measured;
 use crate::fuzz_regressions::targets::memory;
 use h5logfs_log::journal::ShownFlush;
 
-/// The most bytes of a variable read in a step: damage may enlarge it to any size.
+/// Largest number of bytes of a variable read in a step: damage may enlarge it to any size.
 const MOST_BYTES: u64 = 1 << 20;
 /// Upper bound of a file's length, which keeps a case to some milliseconds.
 const LONGEST: usize = 50_000;
 /// Value of each memory limit.
 const MEMORY: u64 = 32 << 20;
-/// Time limit for a directory that normally takes a moment.
+/// Time limit for a directory that takes a moment when it is sound.
 const MOST_TIME: Duration = Duration::from_secs(20);
 
 /// A variable, or a block of a local one, in a step, or in all steps of a flattened directory.
@@ -64,15 +64,15 @@ struct Key {
 struct Value {
     datatype: String,
     shape: Vec<u64>,
-    /// `None` where the elements are unreadable.
+    /// The elements; `None` if they are unreadable.
     elements: Option<Vec<u8>>,
 }
 
-/// What a reader sees of a directory.
+/// A reader's view of a directory.
 struct Seen {
     values: BTreeMap<Key, Value>,
     image: Vec<u8>,
-    /// A diagnostic says that something is missing, or may still come.
+    /// Whether a diagnostic says that something is missing, or may still come.
     is_told: bool,
 }
 
@@ -89,7 +89,7 @@ fn see(dir: &Path) -> Result<Seen, Error> {
     memory::count(&budget.task(None));
     let view = View::open(&SourceDir::open(dir)?, snapshot, Arc::new(budget), None)?;
     let mut begin = vec![0; (view.len()).min(MOST_BYTES) as usize];
-    // A failure shows again below.
+    // If this read fails, the elements below show the failure again.
     let _ = view.read_at(0, &mut begin);
     for number in 0..view.snapshot().datasets.len() {
         let of = source(view.snapshot(), number).clone();
@@ -166,11 +166,11 @@ struct Sound {
     seen: Seen,
     /// Steps by number.
     steps: HashMap<u64, Step>,
-    /// Where the metadata of each step lies.
+    /// Places of the metadata of each step.
     sections: Vec<Section>,
 }
 
-/// The metadata of a step: in `md.idx`, and in `md.0`.
+/// The places of a step's metadata in `md.idx` and in `md.0`.
 struct Section {
     step: u64,
     index: Range<u64>,
@@ -184,9 +184,9 @@ struct Damage {
     is_cut: bool,
     /// `md.idx` is shorter: the steps past its end are unknown.
     is_index_cut: bool,
-    /// Anything may be seen.
+    /// Any result is permitted.
     is_everywhere: bool,
-    /// Anything may be seen of these steps.
+    /// Steps for which any result is permitted.
     steps: BTreeSet<u64>,
     /// Offsets of changed bytes in each `data.N`.
     data: BTreeMap<u32, BTreeSet<u64>>,
@@ -267,7 +267,7 @@ impl Sound {
             sections: sections(&log.files[0].1, of.version()),
             log,
         };
-        // Check of the judge itself.
+        // The test itself is checked: it must accept the sound values.
         for (key, value) in &sound.seen.values {
             let expected = sound.elements(key, value, &sound.log);
             let is_same = expected.is_none_or(|expected| Some(expected) == value.elements);
@@ -292,8 +292,8 @@ impl Sound {
         }
     }
 
-    /// The elements of a variable if the data is that of `log` and all else is sound; `None` where an operator made
-    /// them, or bytes are missing.
+    /// The elements of a variable, if the data are those of `log` and everything else is sound. `None` where an
+    /// operator made the bytes, or bytes are missing.
     fn elements(&self, key: &Key, value: &Value, log: &Log) -> Option<Vec<u8>> {
         let blocks = self.blocks(key);
         let ty = &self.variables(key).next()?.ty;
@@ -332,7 +332,7 @@ impl Sound {
         Some(elements)
     }
 
-    /// The damage in a copy.
+    /// The damage in a copy of the directory.
     fn damage(&self, bad: &Log) -> Damage {
         let mut damage = Damage::default();
         for (name, sound) in &self.log.files {
@@ -357,7 +357,7 @@ impl Sound {
         damage
     }
 
-    /// What a reader must not see.
+    /// The results that are not permitted.
     fn wrong(&self, damage: &Damage, bad: &Log, seen: &Seen) -> Vec<String> {
         let mut wrong = Vec::new();
         if damage.is_everywhere {
@@ -423,7 +423,8 @@ impl Sound {
 }
 
 impl Damage {
-    /// Adds a byte of metadata, of a step or of none. With `is_of_all`, a byte of no step concerns all.
+    /// Adds a damaged byte of metadata. The byte belongs to a step or to none. With `is_of_all`, a byte of no step
+    /// concerns all.
     fn add(
         &mut self,
         at: u64,
@@ -456,9 +457,9 @@ fn place(start: &[u64], count: &[u64], shape: &[u64], mut n: u64) -> u64 {
 #[derive(Debug, Default)]
 struct Tally {
     refused: usize,
-    /// Values that changed or disappeared.
+    /// Number of values that changed or disappeared.
     others: usize,
-    /// Cases in which nothing was compared.
+    /// Number of cases in which nothing was compared.
     everywhere: usize,
     longest: Duration,
     wrong: Vec<String>,

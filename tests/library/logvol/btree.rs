@@ -179,7 +179,7 @@ fn perfect_trees_of_every_height() {
     }
 }
 
-/// With several dimensions, "past the last chunk" is meant in row-major order.
+/// With several dimensions, "past the last chunk" refers to row-major order.
 #[test]
 fn trees_of_several_dimensions_and_datasets() {
     let deflated = [Filter::shuffle(8), Filter::deflate(6), Filter::fletcher32()];

@@ -1,4 +1,4 @@
-//! Damaged and hostile log files: clear errors, no panic, no zeros in place of data.
+//! Damaged and hostile log files. They cause clear errors, no panic, and no zeros in place of data.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -34,7 +34,7 @@ fn read(view: &View, name: &str) -> Result<Vec<u8>, Error> {
     read_by_chunks(view, number_of(view, name))
 }
 
-/// The message of the read of some chunk, which must fail; it names the file and the dataset.
+/// The message of the chunk that must fail to read. It names the file and the dataset.
 fn refusal(view: &View, name: &str) -> String {
     let number = number_of(view, name);
     let mut chunks = 0..view.grid(number).len().min(MOST_CHUNKS);
@@ -190,7 +190,7 @@ fn data_that_lie_outside_the_data_logs() {
     }
 }
 
-/// Older data must not be shown in place of lost data.
+/// Lost data must not expose older data below them.
 #[test]
 fn lost_data_of_a_later_flush() {
     let old = |place| Entry::one(0, &[0, 0], &[3, 3], vec![place; 9]);
@@ -204,7 +204,7 @@ fn lost_data_of_a_later_flush() {
     assert_says(&message, "stored bytes cannot hold");
 }
 
-/// Two records in one place, whose elements take 16 and 32 bytes: only one can be right, in any order of reading.
+/// Two records in one place, with elements of 16 and 32 bytes. Only one can be right, in any order of reading.
 #[test]
 fn records_that_claim_the_same_bytes() {
     let data = filter::deflate(&[5; 16]);
@@ -312,7 +312,7 @@ fn data_that_do_not_inflate_or_are_too_many() {
     let short = Entry::one(0, &[0, 0], &[3, 3], vec![7; 8]);
     let message = refused(&with_bad(bytes_dataset(&[3, 3]), vec![short]));
     assert_says(&message, "zlib");
-    // A few bytes that claim to be an exabyte, and some that would inflate beyond the limit.
+    // A few bytes that declare an exabyte, and some that would inflate beyond the limit.
     let bomb = filter::deflate(&vec![0; 1 << 20]);
     let claims = Entry::one(0, &[0, 0], &[1 << 30, 1 << 29], bomb.clone());
     let message = refused(&with_bad(bytes_dataset(&[1 << 30, 1 << 29]), vec![claims]));
@@ -404,7 +404,7 @@ fn a_chunk_larger_than_the_budget() {
     assert_says(&refusal(&view, "/bad"), "cache_size");
     assert_eq!(read(&view, "/good").unwrap(), [1, 2, 3, 4]);
 
-    // Data that can be read from the log directly needs no memory.
+    // Reading data directly from the log needs no memory.
     let whole = Entry::one(0, &[0], &[4 << 20], vec![3; 4 << 20]);
     let (_dir, path) = place(&with_bad(dataset, vec![whole]));
     let view = open_view_within(&path, 1 << 20).unwrap();
@@ -417,7 +417,7 @@ fn a_chunk_larger_than_the_budget() {
     assert!(bytes.iter().all(|b| *b == 3));
 }
 
-/// The unused bytes after a chunk, up to the next page, request no chunk.
+/// Reading the unused bytes after a chunk, up to the next page, reads no chunk.
 #[test]
 fn what_follows_a_chunk_is_not_read_from_the_log() {
     const LEN: u64 = (4 << 20) + 100;
@@ -459,7 +459,7 @@ fn a_log_that_changed_after_it_was_opened() {
     assert!(matches!(opened, Err(Error::Changed { .. })));
 }
 
-/// Entries that disappear under an open view must not turn elements into the fill value.
+/// Entries may disappear under an open view. Elements must not become the fill value.
 #[test]
 fn record_tables_that_changed_after_the_log_was_opened() {
     let entry = Entry::one(0, &[0, 0], &[3, 3], vec![9; 9]);
@@ -514,7 +514,7 @@ fn very_many_chunks_that_nobody_wrote() {
     assert_eq!(extents, [true, false, true, false, true]);
 }
 
-/// No file shows such a dataset. All others are there.
+/// Such a dataset is left out of all files. All others are there.
 #[test]
 fn datasets_of_more_bytes_than_a_file_can_have() {
     const SIDE: u64 = 1 << 40;
@@ -524,7 +524,7 @@ fn datasets_of_more_bytes_than_a_file_can_have() {
         let message = refused(&with_bad(vast, entries));
         assert_says(&message, "more than a file can have");
     }
-    // Either of two would fit, but not both.
+    // Either of the two datasets would fit, but not both.
     let bad = bytes_dataset(&[3 << 61]).chunked(&[1 << 20]);
     let mut file = with_bad(bad, vec![Entry::one(2, &[7], &[2], vec![8; 2])]);
     let other = Dataset::new("other", 2, Type::U8, &[1 << 62]).chunked(&[1 << 20]);
@@ -563,7 +563,7 @@ fn very_many_blocks_without_coordinates() {
     assert_says(&refusal(&view, "/bad"), "2147483647 blocks in 2 bytes");
 }
 
-/// The file must not lead libhdf5 to other files.
+/// The log must not lead libhdf5 to other files.
 #[test]
 fn a_log_group_behind_a_link() {
     let dir = tempfile::tempdir().unwrap();
@@ -666,7 +666,7 @@ fn a_snapshot_survives_its_bytes() {
 
 // --- random damage -------------------------------------------------------------------------------
 
-/// Whether a read would find an unreadable element. The scan decodes no more than this.
+/// Whether a read would find an unreadable element. The scan decodes no more than this function.
 fn has_unreadable(view: &View) -> bool {
     let datasets = &view.snapshot().datasets;
     datasets.iter().enumerate().any(|(number, dataset)| {
@@ -757,8 +757,8 @@ fn damage(bytes: &mut [u8], extents: &[(u64, u64)], random: &mut Random) {
     }
 }
 
-/// Entries have no checksum: damage may name another place, where the dataset then differs. But nothing panics,
-/// hangs, or allocates memory on the word of the file.
+/// Entries have no checksum, so damage may name another place, whose bytes the dataset then shows. But nothing panics,
+/// hangs, or allocates memory because a number in the file says so.
 #[test]
 fn random_damage_to_the_tables() {
     let mut random = Random(0x1234_5678_9abc_def1);
@@ -794,7 +794,7 @@ fn large_table() -> LogFile {
     file
 }
 
-/// Where the chunks of the first dataset begin.
+/// Offset of the first dataset's chunks.
 fn first_chunk(view: &View) -> u64 {
     view.inspection().chunk_place(ChunkId::new(0, 0)).unwrap().0
 }
@@ -822,7 +822,7 @@ fn damage_to_a_large_table_is_known_where_the_walk_meets_it() {
     }
 }
 
-/// The scan limits its memory for decoding a small table. Beyond that it does not know.
+/// The scan limits its memory for decoding a small table. It knows nothing about entries beyond this limit.
 #[test]
 fn a_small_table_that_asks_for_much_memory_is_not_decoded_by_the_scan() {
     for (blocks, is_known) in [(1000, true), (1 << 18, false)] {
@@ -842,7 +842,7 @@ fn a_small_table_that_asks_for_much_memory_is_not_decoded_by_the_scan() {
     }
 }
 
-/// An impossible field in an entry's header is noticed; whatever is shown is what was written.
+/// An impossible field in an entry's header is noticed. All elements shown are those written.
 #[test]
 fn damage_to_entry_sizes_never_shows_other_data() {
     let sample = sample(false);

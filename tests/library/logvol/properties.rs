@@ -1,5 +1,5 @@
-//! Random log files compared with a naive model of their content: by the view's chunks, and by libhdf5 reading the
-//! view's bytes. `H5LOGFS_TEST_CASES` sets the number of cases.
+//! Random log files, compared with a naive model of their content. The comparison covers the view's chunks, and the
+//! datasets that libhdf5 reads from the view's bytes. `H5LOGFS_TEST_CASES` sets the number of cases.
 
 use std::path::Path;
 use std::{fmt, fs};
@@ -93,7 +93,7 @@ enum ShapeRecipe {
 #[derive(Debug, Clone, Copy)]
 enum SpellingRecipe {
     Plain,
-    /// Encoded by an extent that was larger by this.
+    /// Blocks encoded with an extent that was larger by this number.
     Encoded(u64),
     Deflated(Deflated),
     Shared(usize),
@@ -214,14 +214,14 @@ fn recipe() -> impl Strategy<Value = Recipe> {
         )
 }
 
-/// A log with crowds of entries and blocks, some without data, and the way of reading it.
+/// A log with crowds of entries and blocks, some of them without data, and the way of reading it.
 #[derive(Clone)]
 struct Crowded {
     recipe: Recipe,
     /// Number of entries with small blocks, and of blocks in one entry.
     entries: usize,
     blocks: usize,
-    /// One in this many entries has no data.
+    /// Share of entries without data: one in this many.
     lost: Option<usize>,
     seed: u64,
 }
@@ -267,7 +267,7 @@ impl Crowded {
         recipe.writes.extend(few.collect::<Vec<_>>());
         recipe.writes.push(write(self.blocks));
         recipe.writes.push(write(1 + self.blocks / 2));
-        // Early entries also get their turn as the last one.
+        // Each entry may be the last one, so that early entries apply last in some cases.
         let turn = random() as usize % recipe.writes.len();
         recipe.writes.rotate_left(turn);
         let mut file = recipe.make();
@@ -413,7 +413,7 @@ impl WriteRecipe {
         entry
     }
 
-    /// Blocks and their encoding.
+    /// Chooses the blocks of an entry, and their encoding.
     fn select(&self, dataset: &Dataset, section: &[Entry], entry: &mut Entry) {
         let skip = usize::from(entry.record.is_some());
         let dims = &dataset.dims[skip..];
@@ -462,7 +462,7 @@ impl WriteRecipe {
         }
     }
 
-    /// The blocks. With `inside`, none is empty or leaves `dims`.
+    /// The blocks of a write. With `inside`, none is empty or leaves `dims`.
     fn blocks(&self, dataset: &Dataset, dims: &[u64], inside: bool) -> Vec<Block> {
         let skip = dataset.dims.len() - dims.len();
         let one = |numbers: &[(u16, u16); MOST_DIMS]| -> Block {
@@ -609,7 +609,7 @@ fn check_compacted(recipe: &Recipe) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The settled log has the content of the log. A write to one dataset changes no other, and the log can be restored
+/// A settled log has the content of the log. A write to one dataset changes no other dataset. The log can be restored
 /// as long as nothing was written.
 fn check_settled(recipe: &Recipe) -> Result<(), TestCaseError> {
     let failed = |e: Error| TestCaseError::fail(e.to_string());
@@ -736,7 +736,7 @@ fn lost_elements(file: &LogFile, dataset: &Dataset) -> Vec<u8> {
     file.contents(&plain)
 }
 
-/// Each chunk holds what the log says, or fails where it needs lost data.
+/// Each chunk has the elements that the log records, or fails where it needs lost data.
 fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseError> {
     for dataset in &file.datasets {
         let contents = file.contents(dataset);

@@ -1,4 +1,4 @@
-//! What a scan makes of everything in a log file except logged data. libhdf5 reads it back from the view's bytes.
+//! The result of a scan for everything in a log file except logged data. libhdf5 reads it from the view's bytes.
 
 use std::ffi::c_char;
 use std::fs;
@@ -28,7 +28,7 @@ struct Shown {
     file: Id,
 }
 
-/// A log with two datasets, `a` and `g/b`, and additions of `add`.
+/// A log with two datasets, `a` and `g/b`. `add` adds further objects.
 fn log_file() -> LogFile {
     let a = Dataset::new("a", 0, Type::I32, &[6, 5]);
     let entry = Entry::one(0, &[0, 0], &[6, 5], (0..120).collect());
@@ -257,7 +257,7 @@ fn references_in_datasets_that_were_never_logged() {
         raw::write(&regions, &[value, [0; 12]].concat());
         let datatype = raw::standard(H5T_STD_REF_OBJ);
         let objects = raw::create_dataset(file, "objects", &datatype, &raw::space(&[2]), &default);
-        // A reference to something that the walk meets later.
+        // References to an object that the walk meets later.
         let later = [
             object_reference(file, "a"),
             object_reference(file, "regions"),
@@ -486,7 +486,7 @@ fn tracks_times(object: &Id) -> bool {
     tracks != 0
 }
 
-/// Objects of all kinds, some of them with times. Headers of the oldest format cannot say that there are none.
+/// Objects of all kinds, some of them with times. Headers of the oldest format cannot record that there are no times.
 #[test]
 fn objects_have_times_as_in_the_log() {
     for (latest, tracked) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
@@ -553,7 +553,7 @@ fn objects_have_times_as_in_the_log() {
     }
 }
 
-/// Old times: the view cannot have made them itself.
+/// The times are old, so the view cannot have made them itself.
 #[test]
 fn old_times_stay_old() {
     for latest in [false, true] {
@@ -676,7 +676,7 @@ fn committed_types_of_datasets_and_attributes() {
             &raw::space(&[1]),
             &pattern(16),
         );
-        // A type that only its users hold.
+        // A type that has no name. Only its users refer to it.
         let nameless = raw::enum_type();
         raw::commit(file, "nameless", &nameless);
         raw::attribute(file, "of it", &nameless, &raw::space(&[1]), &[1, 0]);
@@ -715,7 +715,7 @@ fn user_blocks_are_kept() {
     assert_eq!(raw::read(&a), (0..120).collect::<Vec<u8>>());
 }
 
-/// A file with everything that could differ between scans.
+/// A file with everything that might differ between scans.
 fn show_variety(latest: bool) -> Shown {
     let mut log = log_file();
     log.latest = latest;
@@ -749,7 +749,7 @@ fn opening_twice_gives_the_same_view() {
 fn scanning_twice_gives_the_same_bytes() {
     for latest in [false, true] {
         let shown = show_variety(latest);
-        // A second passes, which must not matter.
+        // The scans lie a second apart, which must not matter.
         let first = scan_file(&shown.path).unwrap().to_bytes().unwrap();
         next_second();
         let second = scan_file(&shown.path).unwrap().to_bytes().unwrap();

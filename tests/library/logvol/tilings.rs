@@ -39,7 +39,7 @@ struct Recipe {
 struct CellRecipe {
     cell: u32,
     process: usize,
-    /// By a record number, if the tile is one index of the first dimension.
+    /// The block is given by a record number, if the tile is one index of the first dimension.
     by_record: bool,
     /// Shares the selection of an earlier entry, if one fits.
     shared: bool,
@@ -214,7 +214,7 @@ fn sharable(section: &Section, entry: &Entry) -> Option<usize> {
         let dropped = usize::from(earlier.record.is_none() && entry.record.is_some());
         let same = there[dropped.min(there.len())..] == start[..]
             && extent[dropped.min(extent.len())..] == count[..];
-        // An entry without a record number gets that of the other.
+        // An entry without a record number gets the number of the other entry.
         let other_lead = entry.record.is_none() && earlier.record.is_some();
         earlier.spelling == Spelling::One && same && !other_lead
     })

@@ -137,7 +137,7 @@ fn what_is_hidden_is_told_fast_however_many_logs_there_are() {
 fn a_log_that_cannot_be_opened_costs_no_scan_for_each_name() {
     let site = site();
     LOG.iter().for_each(|name| copy(&site, name));
-    // It could be an unreadable file.
+    // The directory stands for a file that cannot be read.
     fs::create_dir(run(&site).join("file.nc_0_1.meta")).unwrap();
     settle_listing(&run(&site));
     let catalog = catalog(&site);

@@ -179,7 +179,7 @@ fn commands_have_all_descriptors_that_they_may_have() {
         let line = format!("ulimit {limits} && exec \"$0\" check \"$@\"");
         let mut run = Command::new("bash");
         let run = run.args(["-c", &line, env!("CARGO_BIN_EXE_h5logfs")]);
-        // Twice: a command with several files has workers of another kind.
+        // The file is named twice: a command with several files has workers of another kind.
         let said = run
             .args(vec![site.path("file.nc"); files])
             .output()

@@ -1,6 +1,6 @@
-//! Random netCDF classic files with random burst-buffer logs compared with a naive model of their content: by the
-//! view's chunks, and by what netCDF programs see of the whole file; then with damage. `H5LOGFS_TEST_CASES` sets the
-//! number of cases, `H5LOGFS_TEST_SEED` the first seed.
+//! Random netCDF classic files with random burst-buffer logs, compared with a naive model of their content. The
+//! comparison covers the view's chunks, and the view of the whole file by netCDF programs. Further cases have damage.
+//! `H5LOGFS_TEST_CASES` sets the number of cases, `H5LOGFS_TEST_SEED` the first seed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 const NAME: &str = "run_1.nc";
-/// Bytes read at once of a file whose header may say anything.
+/// Number of bytes read at once from a file with an arbitrary header.
 const MOST: u64 = 16 << 20;
 
 // --- a job on disk -------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ struct Written {
     dir: TempDir,
     /// Metadata logs and data logs.
     logs: Vec<(PathBuf, PathBuf)>,
-    /// The path in their headers.
+    /// The path in the headers of the logs.
     path: String,
     settings: Settings,
 }
@@ -59,7 +59,7 @@ impl Written {
                 let dir = logs.to_str().unwrap().as_bytes();
                 settings.set("burst_dir", dir).unwrap();
             }
-            // All of it has moved since.
+            // The files have moved since the job wrote the path.
             1 => path = format!("/{}/{NAME}", "long/".repeat(numbers.below(20) as usize)),
             _ => {}
         }
@@ -98,7 +98,7 @@ fn shown_name(classic: &Classic, variable: &Variable) -> String {
     }
 }
 
-/// The fault of a variable, if any; where data is lost, an error is no fault.
+/// Checks a variable, and returns its fault, if any. An error is no fault where data are lost.
 fn check_variable(
     view: &View,
     model: &Model,
@@ -164,7 +164,7 @@ fn case(seed: u64) -> (Job, Model, Written, Numbers) {
     (job, model, written, numbers)
 }
 
-/// The content of all logs, for failures.
+/// The content of all logs, for messages about failures.
 fn described(job: &Job) -> String {
     let mut text = format!("{:?}\n", job.classic);
     for generation in &job.generations {
@@ -184,7 +184,7 @@ fn described(job: &Job) -> String {
     text
 }
 
-/// Tries many seeds; lists those that fail, and details of the first.
+/// Tries many seeds. Reports those that fail, with details of the first.
 fn try_seeds(usual: usize, check: impl Fn(u64) -> std::result::Result<(), String>) {
     let first = first_seed();
     let seeds = first..first + cases(usual) as u64;
@@ -225,7 +225,7 @@ fn a_view_holds_what_file_and_logs_say() {
     });
 }
 
-/// Large and small caches, several readers, a kept index.
+/// Reads with large and small caches, several readers, and a kept index.
 #[test]
 fn netcdf_however_it_is_read() {
     try_seeds(60, |seed| {
@@ -254,7 +254,7 @@ fn netcdf_snapshots_with_no_sense_make_no_panic() {
     });
 }
 
-/// All programs on all files.
+/// Checks that all programs read the same from all files.
 fn expect_same(python: &Python, jobs: &[Json]) {
     let output = compare(python, "netcdf4,ncdump,xarray,h5netcdf", jobs);
     assert!(output.status.success(), "{}", said(&output));
@@ -316,7 +316,7 @@ fn netcdf_programs_see_what_the_model_would_have_written() {
     expect_same(&python, &jobs.collect::<Vec<_>>());
 }
 
-/// Check of the model's files: nccopy's result is the same to all programs.
+/// The model's files are checked themselves: nccopy's result is the same to all programs.
 #[test]
 fn the_files_of_the_model_are_sound() {
     let Some(python) = Python::new() else {
@@ -342,7 +342,7 @@ fn the_files_of_the_model_are_sound() {
 /// Both logs of three channels exceed their first stripes of 8 MiB, one by entries and one by data.
 #[test]
 fn shared_logs_of_many_stripes() {
-    // Elements of 8 bytes, because the model looks at each of them.
+    // Elements have 8 bytes, because the model examines each of them.
     let whole = STRIPE / 8 + 20_000;
     let mut classic = Classic {
         version: 5,
@@ -398,7 +398,7 @@ fn shared_logs_of_many_stripes() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// If only a part of a variable is on disk, because no process wrote the rest there, the rest is a hole.
+/// No process wrote the rest of a variable to the disk, so the rest is a hole.
 #[test]
 fn what_the_file_does_not_have_is_a_hole() {
     let mut classic = Classic {
@@ -437,7 +437,7 @@ fn what_the_file_does_not_have_is_a_hole() {
     assert_eq!(rest.range.end, view.len());
 }
 
-/// As many entries as the header has bytes: a fresh log has this count, too (2.2, rule 3).
+/// The number of entries equals the number of bytes in the header. A fresh log has this count, too (2.2, rule 3).
 #[test]
 fn as_many_entries_as_the_header_has_bytes() {
     for more in [0, 1] {
@@ -486,7 +486,7 @@ fn cut(file: &Path, len: u64) {
     file.set_modified(modified).unwrap();
 }
 
-/// A log that no other process shares: generation, node.
+/// A log that no other process shares, by generation and node.
 fn unshared(job: &Job, numbers: &mut Numbers) -> Option<(usize, usize)> {
     let generations = job.generations.iter().enumerate();
     let all = generations.flat_map(|(g, generation)| {
@@ -519,7 +519,7 @@ fn has_faults(view: &View) -> bool {
     })
 }
 
-/// Either the remaining entries are shown, or nothing.
+/// The view shows the remaining entries, or nothing.
 #[test]
 fn a_metadata_log_that_was_cut() {
     try_seeds(300, |seed| {
@@ -576,7 +576,7 @@ fn a_data_log_that_was_cut() {
         }
         let view = match written.open() {
             Ok(view) => view,
-            // Without the magic it is no data log.
+            // A file without the magic number is no data log.
             Err(_) if len < 8 => return Ok(()),
             Err(e) => return Err(about(e.to_string())),
         };
@@ -589,7 +589,7 @@ fn a_data_log_that_was_cut() {
     });
 }
 
-/// Reads everything readable of an arbitrary file. It must only not panic or hang.
+/// Reads all readable parts of an arbitrary file. The reads may fail, but must not panic or hang.
 fn read_all(view: &View) {
     for number in 0..view.snapshot().datasets.len() {
         let dataset = &view.snapshot().datasets[number];

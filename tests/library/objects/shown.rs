@@ -1,4 +1,5 @@
-//! What the crate `h5logfs-objects` sees of a file, in the form in which `tests/tools/objects.py` shows h5py's view.
+//! The objects of a file according to the crate `h5logfs-objects`, in the form in which `tests/tools/objects.py` prints
+//! h5py's view.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// What is shown besides metadata.
+/// The content to show besides metadata.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Elements {
     /// Chunks, and the elements of datasets without chunks.
@@ -21,7 +22,7 @@ pub enum Elements {
     Absent,
 }
 
-/// All objects of a file that have a path, one value each.
+/// All objects of a file that have a path. Each is one value.
 pub fn objects<B: HeaderBytes>(objects: &Objects<B>, elements: Elements) -> Result<Vec<Json>> {
     let shown = Shown {
         objects,
@@ -36,7 +37,7 @@ pub fn objects<B: HeaderBytes>(objects: &Objects<B>, elements: Elements) -> Resu
     each.collect()
 }
 
-/// A path for each object, and its number in a walk by name.
+/// The path of each object, and the object's number in a walk by name.
 fn paths<B: HeaderBytes>(objects: &Objects<B>) -> Result<BTreeMap<u64, (usize, String)>> {
     let root = objects.root();
     let mut found = BTreeMap::from([(root, (0, "/".to_owned()))]);
@@ -64,7 +65,7 @@ fn some<T>(items: &[T]) -> impl Iterator<Item = &T> {
     items.iter().step_by(items.len().div_ceil(100).max(1))
 }
 
-/// A character for each byte.
+/// A string with one character for each byte.
 fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
@@ -339,13 +340,13 @@ fn datatype_of(datatype: &Datatype) -> Json {
             ];
             json!(["float", size, big_endian, bits_of(&f.bits), fields, f.bias])
         }
-        // h5py reports no more.
+        // h5py reports nothing further.
         Class::Bitfield { .. } => json!(["bits", size]),
         Class::Text { padding, utf8 } => json!(["text", size, padding_of(*padding), utf8]),
         Class::VariableText { padding, utf8 } => json!(["text", null, padding_of(*padding), utf8]),
         Class::Opaque { tag } => json!(["opaque", size, text(tag)]),
         Class::Compound { members } => {
-            // Values of variable length have another size in memory, which libhdf5 reports.
+            // Values of variable length have another size in memory. libhdf5 reports that size.
             let known = |number: u32| (!has_variable(datatype)).then_some(number);
             let members = members
                 .iter()

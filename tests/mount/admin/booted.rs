@@ -1,5 +1,5 @@
-//! The shipped units under a systemd that is process 1: order, ends, crashes, the journal, and what the sandboxed
-//! daemon cannot do.
+//! The shipped units under a systemd that is process 1. The tests cover order, ends, crashes, the journal, and the
+//! limits of the sandboxed daemon.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ fn the_service_starts_in_order_ends_and_comes_back() {
     assert!(reads(), "it does not answer after a crash");
     assert_eq!(container.mounts("/mnt/logs").len(), 1);
 
-    // Nothing is configured for this mount point.
+    // This mount point has no configuration.
     let failed = container.output("systemctl start h5logfs@mnt-other.service");
     assert!(!failed.status.success());
     assert_in_journal(&container, "h5logfs@mnt-other.service", "3", "/mnt/other");
@@ -172,7 +172,7 @@ fn the_daemon_cannot_do_what_the_unit_forbids() {
     fs::create_dir_all(files.at("data/other")).unwrap();
     files.write("data/other/secret", "text");
     files.enable("h5logfs@.service", SERVICE);
-    // The same unit with another program.
+    // The unit is unchanged except for its program.
     let probe = "[Service]\nType=oneshot\nRestart=no\nExecStartPre=\nExecStopPost=\nExecStart=\n\
         ExecStart=python3 /sandbox.py /run/sandboxed\n";
     files.write(

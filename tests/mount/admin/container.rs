@@ -1,6 +1,7 @@
 //! A container in which systemd is process 1. `container.sh` makes it from the system's own /usr, without network.
 //!
-//! It ends with the test, even after a failure: all its processes end with the first one, and all mounts with them.
+//! The container ends with the test, even after a failure. All its processes end with the first one, and so do all
+//! mounts.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -18,7 +19,7 @@ const SCRIPT: &str = concat!(
 );
 const SYSTEMD: &str = "/lib/systemd/systemd";
 
-/// The initial files of a container, besides those of the system.
+/// The initial files of a container, besides those of the host's system.
 pub struct Files(TempDir);
 
 impl Files {
@@ -31,7 +32,7 @@ impl Files {
         files
     }
 
-    /// The path of a file before the start. Parent directories are created.
+    /// The path of a file before the start. Creates parent directories.
     pub fn at(&self, path: &str) -> PathBuf {
         let path = self.0.path().join(path.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -78,7 +79,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Killed processes stay in it briefly.
+        // Killed processes stay in the group for a short time.
         for _ in 0..100 {
             if Group::remove(&self.0) {
                 return;
@@ -89,16 +90,16 @@ impl Drop for Group {
 }
 
 pub struct Container {
-    /// The parent of process 1, which ends with it.
+    /// The parent of process 1. Process 1 ends with it.
     parent: Child,
     /// Process 1, by its number outside.
     first: i32,
-    /// Its root and its journal.
+    /// The root directory and the journal of the container.
     dirs: [TempDir; 2],
     _group: Group,
 }
 
-/// Whether containers can be made here; prints the reason if not.
+/// Whether containers can be made here. Prints the reason if not.
 fn can_boot() -> bool {
     let mut missing = None;
     if !is_root() {
@@ -216,7 +217,7 @@ impl Container {
 
     /// Waits until all units that start with the system have started, or failed.
     pub fn wait_for_boot(&self) {
-        // It fails if a unit has failed.
+        // The command fails if a unit has failed, so its result does not matter.
         self.output("systemctl is-system-running --wait");
     }
 

@@ -1,4 +1,4 @@
-//! What administrators install: the files of `make install` and their use, `make uninstall`, and the Debian package,
+//! Installation by administrators: the files of `make install` and their use, `make uninstall`, and the Debian package,
 //! which is installed, used, removed and purged.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whether a program is installed; prints if not.
+/// Whether a program is installed. Prints a message if not.
 fn there_is(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
@@ -153,7 +153,7 @@ fn everything_is_installed_in_its_place() {
     );
 }
 
-/// Without the writer library the rest is installed, and the omission is reported.
+/// Without the writer library, `make install` installs the rest, and reports the omission.
 #[test]
 fn what_was_not_built_is_told() {
     let root = tempfile::tempdir().unwrap();
@@ -200,7 +200,7 @@ fn uninstalling_leaves_nothing() {
     assert_eq!(files(installed.root.path()), Vec::<PathBuf>::new());
     assert!(!installed.path("share/doc/h5logfs").exists());
     assert!(!installed.path("lib/h5logfs").exists());
-    // A repeated uninstall is no failure.
+    // `make uninstall` also succeeds when nothing is installed.
     installed.make("uninstall");
 }
 
@@ -282,7 +282,7 @@ fn pages_are_those_of_the_commands() {
     ];
     expected.extend(written.map(String::from));
     let installed = Installed::new();
-    // It is installed with the writer library, if that was built.
+    // The page is installed with the writer library, if that was built.
     let for_jobs = installed.path("bin/h5logfs-compact-mpi").exists();
     expected.extend(for_jobs.then(|| "h5logfs-compact-mpi.1".to_owned()));
     let pages = installed.pages();
@@ -309,7 +309,7 @@ fn the_page_of_mount_8_has_every_option() {
     let page = fs::read_to_string(project().join("packaging/man/mount.h5logfs.8")).unwrap();
     let section = page.split("\n.SH OPTIONS\n").nth(1).unwrap();
     let section = section.split("\n.SH ").next().unwrap();
-    // The line after `.TP` has the option, possibly after a font macro.
+    // The line after `.TP` has the option, in some cases after a font macro.
     let entries = section.split("\n.TP\n").skip(1);
     let name = |entry: &str| {
         let line = entry.lines().next().unwrap();
@@ -332,7 +332,7 @@ fn the_page_of_mount_8_has_every_option() {
     }
 }
 
-/// The page of the driver, and the table in docs/operations.md.
+/// The manual page of the driver, and the table in docs/operations.md.
 #[test]
 fn all_options_of_the_driver_are_described() {
     let names: BTreeSet<String> = options::all().map(|o| o.name.to_owned()).collect();
@@ -352,7 +352,7 @@ fn all_options_of_the_driver_are_described() {
     assert_eq!(documented.collect::<BTreeSet<_>>(), names);
 }
 
-/// The page of the connector, the table in docs/user-guide.md, and the options in its code.
+/// The manual page of the connector, the table in docs/user-guide.md, and the options in its code.
 #[test]
 fn all_options_of_the_connector_are_described() {
     let names: BTreeSet<String> = OPTIONS.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -415,7 +415,7 @@ fn completions_complete() {
     }
 }
 
-/// The options behind -o are completed one by one.
+/// The options after -o are completed one by one.
 #[test]
 fn completions_of_mount_options() {
     let installed = Installed::new();
@@ -555,7 +555,7 @@ left=$(find "$top/upper" -name '*h5logfs*' ! -type c)
 echo COMPLETE
 "#;
 
-/// Why the package cannot be tried.
+/// The reason why the package cannot be tried.
 fn hindrance() -> Option<&'static str> {
     let works = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output();

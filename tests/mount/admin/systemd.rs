@@ -73,12 +73,12 @@ fn systemd_accepts_the_units() {
                 if user { "--user" } else { "--system" },
             ])
             .arg(&copy)
-            // It only asks for the path of this.
+            // The command only asks for the path of this directory.
             .env("XDG_RUNTIME_DIR", dir.path())
             .output()
             .unwrap();
         let said = messages(&output);
-        // It skips unknown settings, with a message and status 0.
+        // The command skips unknown settings, with a message and status 0.
         assert!(
             output.status.success() && said.is_empty(),
             "{}: {said}",
@@ -151,7 +151,7 @@ fn setting(unit_path: &str, key: &str) -> Option<String> {
     value
 }
 
-/// When memory runs out, a scan ends before the daemon, and the daemon has room for what its options allow.
+/// When memory runs out, a scan ends before the daemon, and the daemon has the memory that its options allow.
 #[test]
 fn the_kernel_ends_scans_before_the_daemon() {
     let daemon = (256 + 256 + 192) << 20;

@@ -85,7 +85,7 @@ impl Particles<'_> {
         Ok(())
     }
 
-    /// The rows are where the library says, after those of lower ranks.
+    /// The rows lie where the library says, after the rows of lower ranks.
     fn check(&mut self, round: u64) -> Result {
         let rank = self.world.rank() as u64;
         let mut number = number(rank, round);
@@ -152,7 +152,7 @@ fn refuse(file: &mut Writer, particles: Dataset) -> Result {
     Ok(())
 }
 
-/// A rank that appends to a dataset which the others have not defined gets an error, as they do. No rank waits.
+/// A rank appends to a dataset that the others have not defined. It gets an error, and so do they. No rank waits.
 fn differ(file: &mut Writer, world: &SimpleCommunicator) -> Result {
     let spec = || DatasetSpec::new::<u8>(&[0]).unlimited(0);
     let early = match world.rank() {

@@ -26,7 +26,7 @@ pub fn write(mut file: Writer, world: &SimpleCommunicator) -> Result {
     };
     file.write_from(field, Selection::block(&corner, &INNER), inner, &cells)?;
 
-    // With filters, and lent; then only every second column.
+    // Three more datasets: one with filters, one whose data are lent, and one that gets every second column only.
     let spec = DatasetSpec::new::<f64>(&whole).chunk(&[2, 4]).deflate(6);
     let filtered = file.dataset("/filtered", spec)?;
     let lent = file.dataset("/lent", DatasetSpec::new::<f64>(&whole))?;

@@ -1,4 +1,4 @@
-//! What programs ported to the writer do, separately. `tests/writer/port.rs` knows what the file must hold.
+//! Programs ported to the writer, each run by its name. `tests/writer/port.rs` checks the content of the file.
 //!
 //! ```text
 //! writer-port WHAT FILE
@@ -16,7 +16,7 @@ use h5logfs_writer::{Options, Writer};
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() {
-    // Otherwise a failing rank would wait for the others in MPI_Finalize.
+    // Without this, a failing rank would wait for the others in MPI_Finalize.
     std::panic::set_hook(Box::new(|why| {
         eprintln!("{why}");
         std::process::exit(1);
@@ -56,6 +56,6 @@ fn main() {
 /// # Safety
 /// No other thread may handle signals.
 unsafe fn ignore_file_size_signal() {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's promise.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

@@ -1,5 +1,5 @@
-//! A program that continues an earlier job's file: one that was closed, and one that was not, on fewer ranks.
-//! Definitions that do not fit the file are refused.
+//! A program that continues the file of an earlier job. One such file was closed; the other was not, and is continued
+//! on fewer ranks. Definitions that do not fit the file are refused.
 
 use h5logfs_writer::{Dataset, DatasetSpec, Error, Options, Selection, Writer};
 use hdf5::H5Type;
@@ -16,7 +16,7 @@ struct Event {
     step: f64,
 }
 
-/// The same members at other offsets in memory.
+/// The members of [`Event`] at other offsets in memory.
 #[derive(H5Type, Clone, Copy)]
 #[repr(C, packed)]
 struct Packed {
@@ -47,7 +47,7 @@ pub fn write(path: &str, world: &SimpleCommunicator) -> Result {
     file.make_scale(events, "event")?;
     file.attribute("/", "title", "begun")?;
     advance(&mut file, rank, series, events)?;
-    // Also for a dataset just created.
+    // This holds for a dataset just created, too.
     assert_eq!(file.open_dataset::<Event>("/events")?, events);
     file.close()?;
 
@@ -55,7 +55,7 @@ pub fn write(path: &str, world: &SimpleCommunicator) -> Result {
     let mut file = Writer::open(path, world, Options::default())?;
     refuse(&mut file, path, world)?;
     advance_opened(&mut file, rank)?;
-    // It is not closed, and the next job has half of the ranks.
+    // The file is not closed, and the next job has half of the ranks.
     drop(file);
     world.barrier();
     let half = rank < ranks.div_ceil(2);
@@ -72,7 +72,7 @@ pub fn write(path: &str, world: &SimpleCommunicator) -> Result {
     Ok(())
 }
 
-/// The sample of the user guide.
+/// The example of the user guide.
 fn go_on(path: &str, world: &SimpleCommunicator) -> Result {
     let mut file = Writer::open(path, world, Options::default())?;
     let series = file.open_dataset::<f64>("/air/series")?;
@@ -93,7 +93,7 @@ fn advance_opened(file: &mut Writer, rank: u64) -> Result {
     advance(file, rank, series, events)
 }
 
-/// Writes a few steps. In each, each rank has one value and as many events as its number.
+/// Writes a few steps. In each step, a rank writes one value, and as many events as its number.
 fn advance(file: &mut Writer, rank: u64, series: Dataset, events: Dataset) -> Result {
     let [first, ranks] = *file.dims(series)? else {
         return Err("another series".into());

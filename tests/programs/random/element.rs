@@ -22,7 +22,7 @@ pub enum Colour {
     Blue = 7,
 }
 
-/// With gaps after `id` and `kind`.
+/// A struct with gaps after `id` and `kind`.
 #[derive(H5Type, Clone, Copy)]
 #[repr(C)]
 pub struct Event {

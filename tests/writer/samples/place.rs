@@ -14,8 +14,8 @@ use crate::common::mpirun::{self, Mpi, program};
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, User, is_root, mount, unmount_by_force};
 
-/// Commands that would build, install or change something. The tests use what they build, so these do less: make only
-/// checks whether the targets exist. `python` is the one with current packages.
+/// Commands that would build, install or change something. The tests have these results already, so their replacements
+/// do less: make only checks whether the targets exist. `python` is the interpreter with current packages.
 const REPLACED: [(&str, &str); 4] = [
     ("python", "exec \"$PYTHON\" \"$@\""),
     ("cargo", "exit 0"),

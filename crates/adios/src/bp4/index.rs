@@ -17,7 +17,7 @@ const VERSION_AT: u64 = 32;
 /// The first version of ADIOS2 whose operators have the header of section 5.
 const HEADERS_SINCE: [u8; 3] = [2, 8, 0];
 
-/// Where the metadata of all steps lie.
+/// The places of the metadata of all steps.
 #[derive(Debug)]
 pub struct Index {
     pub(super) is_big_endian: bool,
@@ -27,7 +27,7 @@ pub struct Index {
     problems: Vec<String>,
 }
 
-/// Where the metadata of one step lies in `md.0`. Its indices are contiguous.
+/// The place of one step's metadata in `md.0`. The indices of a step are contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     /// Number of the step, from 0. An empty step may have no row.
@@ -40,7 +40,7 @@ pub(super) struct Row {
 }
 
 impl Index {
-    /// Reads the rows of `md.idx`, up to the first that is incomplete or whose metadata is.
+    /// Reads the rows of `md.idx`, up to the first row that is incomplete or has incomplete metadata.
     pub fn open(files: Files<'_>, header: Header) -> Result<Self> {
         let index = files.index;
         let mut version = [0; 3];
@@ -108,7 +108,7 @@ impl Index {
         self.rows.capacity() * size_of::<Row>()
     }
 
-    /// Why the list of steps ends before `md.idx` does.
+    /// Reasons why the list of steps ends before `md.idx` does.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }

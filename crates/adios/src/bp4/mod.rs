@@ -28,17 +28,17 @@ use crate::{Result, numbers};
 /// Largest number of problems reported for a step.
 const MOST_PROBLEMS: usize = 100;
 
-/// Average bytes of metadata per text in the arrays of a step. A text takes more memory than that: beyond
+/// Average bytes of metadata per text in the arrays of a step. A text takes more memory than this: beyond
 /// [`SOME_TEXTS`], empty texts could demand many times the memory of the metadata.
 const TEXT: usize = 12;
 const SOME_TEXTS: usize = 4096;
 
-/// What holds for all variables of a step.
+/// Properties that all variables of a step share.
 #[derive(Debug, Clone, Copy)]
 struct Writing {
     /// Dimensions are in Fortran order.
     is_column_major: bool,
-    /// Where the section of the step begins in `md.0`.
+    /// Offset of the step's section in `md.0`.
     begin: u64,
     /// Blocks with an operator lack the header of section 5 (section 4.7).
     has_bare_operators: bool,
@@ -72,7 +72,7 @@ pub fn step(index: &Index, number: usize, section: &[u8], asked: Asked<'_>) -> R
         return Err("the section of another step".into());
     }
     let part = |begin, end| {
-        // `Index` has checked the order of these.
+        // `Index` has checked the order of the three offsets.
         let mut part = Fields::new(&section[..(end - row.begin) as usize], index.is_big_endian);
         part.take((begin - row.begin) as usize).map(|_| part)
     };
@@ -81,7 +81,7 @@ pub fn step(index: &Index, number: usize, section: &[u8], asked: Asked<'_>) -> R
     if let Some(Group { step, .. }) = group
         && step as usize != row.step + 1
     {
-        // A value must not be shown as that of another step.
+        // A value must not be shown under the wrong step.
         let row = row.step + 1;
         return Err(
             format!("md.idx says that it is number {row}, and md.0 that it is {step}").into(),

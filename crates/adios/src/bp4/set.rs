@@ -5,7 +5,7 @@ use crate::Result;
 use crate::fields::Fields;
 use crate::model::Type;
 
-/// One set.
+/// One set of characteristics.
 #[derive(Debug, Default)]
 pub(super) struct Set<'a> {
     /// Dimensions in the order of the writer.

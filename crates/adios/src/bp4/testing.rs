@@ -1,4 +1,4 @@
-//! Small directories as ADIOS2 writes them.
+//! Small directories in the form in which ADIOS2 writes them.
 
 use super::Index;
 use super::set::Dim;
@@ -31,7 +31,7 @@ pub struct Set {
     pub statistics: Option<Vec<u8>>,
 }
 
-/// One entry of an index.
+/// One entry of an index, with its sets.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub name: String,

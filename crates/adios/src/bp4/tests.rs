@@ -238,8 +238,8 @@ fn bytes_of_an_operator() {
 #[test]
 fn statistics_of_parts_of_a_block_are_passed_over() {
     let mut parts = set(&[[8, 8, 0]]);
-    // The least and greatest value of the block and of two parts. `bytes` writes 1 in front, after which comes the
-    // number of parts.
+    // The least and greatest value of the block and of its two parts. `bytes` writes 1 in front. The number of parts
+    // follows it.
     parts.statistics = Some(
         [
             &[0; 8][..],
@@ -405,7 +405,7 @@ fn sound() -> Directory {
     directory
 }
 
-/// No content of a file makes a reader panic.
+/// Damaged bytes never make a reader panic.
 #[test]
 fn damaged_bytes_are_answered() {
     let whole = sound();

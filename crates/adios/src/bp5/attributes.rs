@@ -6,7 +6,7 @@ use super::types;
 use crate::Result;
 use crate::model::{Attribute, Type, Value};
 
-/// The type number of an array attribute is that of its elements plus this.
+/// Difference between the type number of an array attribute and that of its elements.
 const ARRAY: u32 = 18;
 
 /// The attributes of records, and the problems of the damaged ones.
@@ -168,7 +168,7 @@ pub(super) struct OwnFields {
     pointer: u8,
 }
 
-/// Where an attribute lies in a record.
+/// The form and the place of an attribute in a record.
 #[derive(Debug)]
 enum Own {
     Number { ty: Type, offset: u32 },

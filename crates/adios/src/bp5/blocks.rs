@@ -10,10 +10,10 @@ use crate::Result;
 use crate::model::{Block, File, Kind, Place, Type, Variable};
 use crate::numbers::{EXTENT, Numbers};
 
-/// Stands in a shape for the dimension along which blocks are joined.
+/// Placeholder in a shape for the dimension along which blocks are joined.
 const JOINED: u64 = u64::MAX - 1;
 
-/// The place of a block without data: of a derived variable that has statistics only.
+/// The location of a block without data. Derived variables that have only statistics have such blocks.
 const NOWHERE: u64 = u64::MAX;
 
 const OTHER_DIMENSIONS: &str = "it has other dimensions than with the writers before";
@@ -30,7 +30,7 @@ pub(super) struct Writer<'a> {
     pub places: WriterPlaces<'a>,
 }
 
-/// What the writers read so far say about a variable.
+/// The description of a variable by the writers read so far.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// `None` until a writer has the variable.
@@ -45,7 +45,7 @@ pub(super) struct Blocks {
     texts: Vec<String>,
 }
 
-/// One writer's description of an array, in its order of dimensions. Every number has 8 bytes.
+/// The description of an array by one writer, in its order of dimensions. Every number has 8 bytes.
 struct Array<'a> {
     rank: usize,
     shape: Option<Numbers<'a>>,
@@ -76,7 +76,7 @@ impl Blocks {
             return Err("it has another kind or type than with the writers before".into());
         }
         match field.content {
-            // The first writer's value stands for all.
+            // The value of the first writer stands for all.
             _ if *kind == Kind::GlobalValue && !is_first => Ok(()),
             Content::Value { offset } => {
                 let at = u64::from(offset);
@@ -197,8 +197,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Where the block with the counts at `begin` starts along the joined dimension. The array grows to the end of
-    /// the block.
+    /// The start along the joined dimension of the block with the counts at `begin`. The array grows to the end of the
+    /// block.
     fn join(&mut self, kind: Kind, begin: usize) -> Result<Option<u64>> {
         if kind != Kind::JoinedArray {
             return Ok(None);
@@ -221,8 +221,7 @@ impl Blocks {
         len.ok_or_else(|| TOO_LARGE.into())
     }
 
-    /// Adds the blocks of a global array as one block, up to their last end. Fails where [`Blocks::push_blocks`]
-    /// does.
+    /// Adds the blocks of a global array as one block, up to the largest end. Fails where [`Blocks::push_blocks`] does.
     fn push_outline(
         &mut self,
         writer: &Writer<'_>,
@@ -234,7 +233,7 @@ impl Blocks {
         }
         let (size, has_flushes) = (field.ty.size(), writer.places.has_flushes());
         let mut last: Option<Place> = None;
-        // Without flushes a writer's bytes are contiguous, so their common end is enough.
+        // Without flushes the bytes of a writer are contiguous, so one end for all is enough.
         let mut end = None;
         let starts = array.starts.unwrap_or(array.counts).words();
         let rows = array.counts.words().chunks_exact(array.rank);
@@ -270,7 +269,7 @@ impl Blocks {
             }
             match location.checked_add(len) {
                 Some(block_end) if !has_flushes => end = end.max(Some(block_end)),
-                // This also reports a block that lies nowhere.
+                // This arm also reports a block outside of the writer's data.
                 _ => {
                     let place = writer.places.of(location, len)?;
                     if last.and_then(|last| last.end()) < place.end() {

@@ -15,19 +15,19 @@ const DESCRIPTION: u64 = 28;
 /// Bytes of a field.
 const FIELD: u64 = 16;
 
-/// The version of representations and of records that writers of BP5 make.
+/// The version of representations and records from writers of BP5.
 const VERSION: u64 = 2;
 
 /// The id by which records name their format.
 pub(super) type Id = [u8; 12];
 
-/// The structs of a representation: first that of records, then those it contains.
+/// The structs of a representation: first the struct of records, then the structs that it contains.
 #[derive(Debug)]
 pub(super) struct Format<'a> {
     structs: Vec<Struct<'a>>,
 }
 
-/// One struct.
+/// A struct of a representation.
 #[derive(Debug)]
 pub(super) struct Struct<'a> {
     pub name: &'a str,

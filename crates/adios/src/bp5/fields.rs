@@ -17,9 +17,9 @@ const LAST_OF_ALL: &str = "DataBlockSize";
 /// The fields of one format.
 #[derive(Debug)]
 pub(super) struct Fields {
-    /// Number of the words that tell which variables are present.
+    /// Number of words in the bit mask of present variables.
     pub bit_words: Slot,
-    /// Pointer to these words.
+    /// Pointer to the bit mask.
     pub bits: Slot,
     /// One field per variable.
     pub variables: Vec<VariableField>,
@@ -33,13 +33,13 @@ pub(super) struct Fields {
 /// The field of one variable.
 #[derive(Debug)]
 pub(super) struct VariableField {
-    /// Name of the variable, or of the field where it cannot be taken apart.
+    /// Name of the variable, or of the field if it cannot be split.
     pub name: Arc<str>,
-    /// What the field describes, or the reason why it is not understood.
+    /// The description of the variable, or the reason why the field is not understood.
     pub described: std::result::Result<Described, String>,
 }
 
-/// What a field's name and type say.
+/// The description of a variable, from the name and type of its field.
 #[derive(Debug)]
 pub(super) struct Described {
     pub kind: Kind,
@@ -246,7 +246,7 @@ struct Named<'a> {
     elements: Option<Elements>,
 }
 
-/// What the name of the field of an array says about its elements.
+/// The description of an array's elements in the name of its field.
 #[derive(Debug, PartialEq)]
 struct Elements {
     /// Bytes of an element.

@@ -40,7 +40,7 @@ struct Entry {
 /// A decoded format, or the reason why it cannot be decoded.
 type Kept<T> = OnceLock<std::result::Result<T, String>>;
 
-/// What the records of a format describe.
+/// The meaning of the records of a format.
 #[derive(Debug)]
 pub(super) enum Meaning {
     /// Variables of one writer in one step.
@@ -90,7 +90,7 @@ impl Formats {
         self.entries.capacity() * size_of::<(Id, Entry)>() + bodies.saturating_mul(DECODED)
     }
 
-    /// What the records of a format describe.
+    /// The meaning of the records of a format.
     pub fn meaning(&self, file: &dyn Bytes, id: &Id) -> Result<&Meaning> {
         let entry = self.entry(id)?;
         self.kept(file, entry, &entry.meaning, |format| {
@@ -119,7 +119,7 @@ impl Formats {
         entry.ok_or_else(|| format!("mmd.0 has no format {}", hex(id)).into())
     }
 
-    /// Decodes a format on first use. A failure that its bytes cause is kept, too.
+    /// Decodes a format on first use. A failure caused by its bytes is kept as well.
     fn kept<'a, T>(
         &self,
         file: &dyn Bytes,

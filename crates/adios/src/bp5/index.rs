@@ -8,7 +8,7 @@ use crate::{Bytes, Result};
 /// Bytes of `md.idx` read at once during the walk. Most records are short; long ones are not read whole.
 const WINDOW: u64 = 4096;
 
-/// Bytes of `md.idx` kept in memory: the records of thousands of steps. Later records are read when their step is.
+/// Bytes of `md.idx` kept in memory: the records of thousands of steps. A later record is read together with its step.
 const KEPT: u64 = 1 << 20;
 
 /// The largest number of steps, and of writer maps, kept; later ones are left out. Without this limit an index could
@@ -18,7 +18,7 @@ const MOST: usize = 1 << 22;
 /// Bytes of a record before its content: its type and its length.
 const HEAD: u64 = 9;
 
-/// Where the records of all complete steps lie.
+/// The places of the records of all complete steps.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     /// The first bytes of `md.idx`.
@@ -32,19 +32,19 @@ pub(super) struct Records {
 /// The record of a step. Its length is not checked yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepRecord {
-    /// Where the record's content begins in `md.idx`.
+    /// Offset of the record's content in `md.idx`.
     at: u64,
-    /// Where the section of the step begins in `md.0`.
+    /// Offset of the step's section in `md.0`.
     pub metadata: u64,
     /// Bytes of the section.
     pub size: u64,
     /// Number of entries of [`Records::maps`] before this step.
     maps: u32,
-    /// The record's type is that of a step.
+    /// Whether the record's type is that of a step.
     is_known: bool,
 }
 
-/// Where the content of a writer map lies.
+/// The place of the content of a writer map.
 #[derive(Debug, Clone, Copy)]
 struct MapRecord {
     at: u64,
@@ -134,7 +134,7 @@ impl Records {
         self.maps.iter().map(|map| map.writers).max().unwrap_or(0)
     }
 
-    /// Where the data of all writers of a step lie.
+    /// The places of the data of all writers of a step.
     pub fn places(&self, index: &dyn Bytes, header: &Header, step: &StepRecord) -> Result<Places> {
         if !step.is_known {
             return Err("md.idx: its record is of an unknown type".into());
@@ -189,7 +189,7 @@ fn part_of(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {
     bytes.get(at..at.checked_add(len)?)
 }
 
-/// Where the data of the writers of one step lie.
+/// The places of the data of one step's writers.
 #[derive(Debug)]
 pub(super) struct Places {
     /// Flushes before the last write.
@@ -206,7 +206,7 @@ impl Places {
         self.files.len()
     }
 
-    /// Where the data of a writer lie.
+    /// The places of the data of a writer.
     pub fn of_writer(&self, writer: usize) -> WriterPlaces<'_> {
         let words = 2 * self.flushes + 1;
         let row = &self.row[writer * words..][..words];
@@ -225,13 +225,13 @@ impl Places {
     }
 }
 
-/// Where the data of one writer of one step lie.
+/// The places of the data of one writer of one step.
 #[derive(Debug)]
 pub(super) struct WriterPlaces<'a> {
     file: u64,
     /// Position and size of each flush.
     flushes: &'a [[u64; 2]],
-    /// Bytes that the writer had put by the end of each flush.
+    /// Bytes of the writer's data up to the end of each flush.
     ends: Vec<u64>,
     /// Position of the bytes that no flush wrote.
     last: u64,
@@ -286,7 +286,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// `len` bytes from `at`. The file has them.
+    /// The `len` bytes from `at`. The caller knows that the file has them.
     fn get(&mut self, at: u64, len: u64) -> Result<Numbers<'_>> {
         if let Some(bytes) = part_of(self.front, at, len) {
             let is_big_endian = self.is_big_endian;

@@ -9,12 +9,12 @@ use crate::numbers::Numbers;
 /// Bytes before the base: id, length and padding.
 const HEADER: u64 = 24;
 
-/// A record: a struct as it was in the writer's memory, and what its pointers reach.
+/// A record: a struct as it was in the writer's memory, and the bytes to which its pointers lead.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
     /// The bytes from the base on. Pointers count from there.
     bytes: Numbers<'a>,
-    /// Where the base lies in `md.0`.
+    /// Offset of the base in `md.0`.
     at: u64,
     /// Bytes that may still be taken. No byte of a record belongs to two fields, so all fields together are at most
     /// as long as the record. Without this bound, overlapping fields could demand any amount of memory.
@@ -45,7 +45,7 @@ impl<'a> Record<'a> {
         Ok(part)
     }
 
-    /// Takes the bytes that a pointer reaches; none where the count is zero.
+    /// Takes the bytes to which a pointer leads; none where the count is zero.
     pub fn target(&self, pointer: u64, count: u64, size: u64) -> Result<Numbers<'a>> {
         let len = count
             .checked_mul(size)
@@ -56,7 +56,7 @@ impl<'a> Record<'a> {
         self.take(pointer, len)
     }
 
-    /// Takes the text that a pointer reaches. A null pointer is an empty text.
+    /// Takes the text to which a pointer leads. A null pointer is an empty text.
     pub fn text(&self, pointer: u64) -> Result<&'a str> {
         if pointer == 0 {
             return Ok("");
@@ -75,7 +75,7 @@ impl<'a> Record<'a> {
         Ok(str::from_utf8(bytes).map_err(|_| "a text is not UTF-8")?)
     }
 
-    /// Where a byte of the record lies in `md.0`.
+    /// The offset in `md.0` of a byte of the record.
     pub fn place(&self, at: u64) -> u64 {
         self.at + at
     }

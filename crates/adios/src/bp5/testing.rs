@@ -1,4 +1,4 @@
-//! Small directories as a BP5 writer makes them.
+//! Small directories in the form in which a BP5 writer makes them.
 
 use crate::Files;
 use crate::model::Kind;
@@ -16,12 +16,12 @@ pub struct Directory {
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
     pub puts: Vec<Put>,
-    /// Variables of its format that this step does not have.
+    /// Variables of the writer's format that this step lacks.
     pub absent: Vec<Put>,
     pub attributes: Vec<Attribute>,
     /// Position and size of each flush.
     pub flushes: Vec<(u64, u64)>,
-    /// Position of the bytes that no flush wrote.
+    /// Position of the bytes after all flushes.
     pub last: u64,
 }
 
@@ -101,7 +101,7 @@ impl Directory {
         }
     }
 
-    /// One of the three files.
+    /// The file with this number, of the three.
     pub fn file(&mut self, number: usize) -> &mut Vec<u8> {
         match number {
             0 => &mut self.index,

@@ -272,7 +272,7 @@ fn writers_that_disagree_about_a_variable() {
     );
 }
 
-/// A format may return for a variable that another format described first.
+/// Writers may describe a variable in two formats, in any order of ranks.
 #[test]
 fn writers_with_the_same_variable_in_two_formats() {
     let x = || value("x", Kind::LocalValue, 1);
@@ -303,7 +303,7 @@ fn a_record_that_nobody_understands_hides_all_variables_of_the_step() {
             writer(vec![value("x", Kind::LocalValue, 1)]),
         ]);
     }
-    // Where the id of the second writer's record begins, in the first step.
+    // Offset of the id of the second writer's record, in the first step.
     let first = 8 * 5 + 24 + 40;
     written.metadata[first + 3] ^= 1;
     let read = steps(&written);
@@ -473,7 +473,7 @@ fn random(seed: u64, variables: u64, maps: u64) -> (Directory, Vec<Step>) {
     (written, meaning)
 }
 
-/// The step that the writers' data make by the rules of section 3. Values in `md.0` have place 0.
+/// The step that results from the writers' data by the rules of section 3. Values in `md.0` have place 0.
 fn expected(writers: &[Writer], files: &[u64], is_column_major: bool) -> Step {
     let mut step = Step::default();
     let row = |row: &[u64]| {

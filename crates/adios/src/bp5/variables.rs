@@ -1,4 +1,4 @@
-//! The variables of one step: what every writer's metadata says, put together (section 3.6).
+//! The variables of one step, combined from the metadata of every writer (section 3.6).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ enum Known {
 /// A variable, from the writers read so far.
 struct Gathered<'a> {
     name: &'a Arc<str>,
-    /// `None` after a writer has described it in a way that cannot be understood.
+    /// The blocks; `None` after a writer has described the variable in a way that cannot be understood.
     blocks: Option<Blocks>,
 }
 

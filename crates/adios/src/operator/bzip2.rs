@@ -100,7 +100,7 @@ mod tests {
             for flip in [1, 0xff] {
                 let mut bad = whole.clone();
                 bad[at] ^= flip;
-                // The checksum allows only the right answer.
+                // The checksum lets only the right result pass.
                 if at > 3 && decode(&bad, &mut out).is_ok() {
                     assert_eq!(&out, b"abcabcabcdefg");
                 }

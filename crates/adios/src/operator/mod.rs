@@ -19,7 +19,7 @@ const BLOSC: u8 = 0;
 const BZIP2: u8 = 1;
 const NULL: u8 = 127;
 
-/// The header version of all of them.
+/// The header version of all supported operators.
 const VERSION: u8 = 1;
 
 /// The largest memory use of decoding in bytes, besides the stored bytes and the `len` bytes of elements.
@@ -71,7 +71,7 @@ fn name(operator: u8) -> String {
     name.to_owned()
 }
 
-/// What follows the common header and the decoded length, in the byte order of the writer. The decoded length is
+/// The bytes after the common header and the decoded length, in the byte order of the writer. The decoded length is
 /// known to be `len`, so it reveals the byte order.
 fn behind_size(stored: &[u8], len: u64) -> Result<Fields<'_>> {
     for is_big_endian in [false, true] {

@@ -12,7 +12,8 @@ use crate::model::{Kind, Type, Value};
 /// The largest rank in HDF5.
 const MOST_DIMENSIONS: usize = 32;
 
-/// Limit of the numbers in all `adios2_steps` of one variable's blocks. Beyond it the attribute is set on the group.
+/// Largest number of step numbers in all `adios2_steps` of one variable's blocks. Beyond it the attribute is set on the
+/// group.
 const MOST_NOTED: u64 = 1 << 20;
 
 /// The attribute that labels the dimensions of a dataset.
@@ -30,7 +31,7 @@ pub(super) struct Shown<'a> {
     pub groups: BTreeSet<String>,
 }
 
-/// How a variable is shown.
+/// The display of a variable.
 pub(super) struct View<'a> {
     /// Its name as the writer gave it.
     pub variable: &'a Arc<str>,
@@ -38,7 +39,7 @@ pub(super) struct View<'a> {
     pub which: Which,
 }
 
-/// Which steps of a variable are shown.
+/// The steps of a variable that are shown.
 pub(super) enum Which {
     All,
     /// All steps as one, with the blocks of all.
@@ -84,7 +85,7 @@ impl<'a> Shown<'a> {
 }
 
 impl SeenVariable {
-    /// How the steps are shown as one; `None` where each is shown.
+    /// The display of all steps as one; `None` where each step is shown by itself.
     fn flattened(&self) -> Option<Which> {
         let first = self.parts.first()?;
         let rank = |part: &Part| match &part.form.extent {
@@ -141,7 +142,7 @@ pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
 }
 
 /// All groups except those that hold the steps or blocks of a variable. A group at the path of a variable is listed
-/// only if something is in it.
+/// only if it has members.
 fn groups(
     shown: &Shown<'_>,
     paths: &[Cow<'_, str>],
@@ -331,7 +332,7 @@ impl Builder {
         }
     }
 
-    /// Shows the blocks of all steps as those of one.
+    /// Shows the blocks of all steps as blocks of a single step.
     fn flat(&mut self, path: &str, view: &View<'_>, parts: &[Part]) {
         let Some(first) = parts.first() else { return };
         let extent = match &first.form.extent {

@@ -7,10 +7,10 @@
 //! * `paths` turns names into paths; `build` makes the objects.
 //! * `openpmd` finds the iteration of each step of an openPMD file.
 //!
-//! What the section leaves open:
+//! Cases that the section leaves open:
 //!
-//! * A variable whose type changes between steps is shown as one whose shape changes: in groups of steps.
-//! * A variable that openPMD's writer put into several steps under one path is shown as of the last of them.
+//! * A variable whose type changes between steps is shown in groups of steps, like a variable whose shape changes.
+//! * A variable that openPMD's writer put into several steps under one path is shown as of the last step.
 //! * In a directory with flattened steps a global value is that of the first step. Local values and joined arrays
 //!   cannot be flattened: each step is shown.
 //! * Paths have at most 64 levels and 1,024 bytes. Longer ones are cut, and `adios2_name` has the whole name.
@@ -40,7 +40,7 @@ use crate::model::{Type, Value};
 pub struct Tree {
     /// Objects by path: the root first, each group before its members.
     pub objects: Vec<Object>,
-    /// What is missing, and why. A text names the step, the variable or the attribute.
+    /// Reasons for missing objects. A text names the step, the variable or the attribute.
     pub problems: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub struct Dataset {
     pub shape: Vec<u64>,
     /// The first dimension counts steps: it can grow, and its label is `step`.
     pub has_steps: bool,
-    /// Where the elements are.
+    /// Place of the elements.
     pub source: Source,
     /// All elements of a dataset of [`Type::Text`].
     pub texts: Vec<Arc<str>>,
@@ -75,8 +75,8 @@ pub struct Dataset {
 pub struct Source {
     /// Name of the variable as the writer gave it.
     pub variable: Arc<str>,
-    /// Steps of the rows: row `n` of a dataset with steps is step `n` of this list. Without steps there is one, or
-    /// several that are flattened.
+    /// Steps of the rows: row `n` of a dataset with steps is step `n` of this list. A dataset without steps has one
+    /// step, or several flattened ones.
     pub steps: Arc<Steps>,
     /// Index of the block of a local array within its step. Where steps are flattened, it counts through all steps.
     pub block: Option<u64>,

@@ -1,4 +1,4 @@
-//! openPMD files (section 8, rule 12): a name says which iteration a step is, as in openPMD's own HDF5 files.
+//! openPMD files (section 8, rule 12). Names tell the iteration of a step, as in openPMD's own HDF5 files.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +18,11 @@ const DATA: &str = "data";
 /// The attribute with the iteration of a step.
 const SNAPSHOT: &str = "data/snapshot";
 
-/// Limit, in bytes, of the attributes of all iterations. An attribute that was written once is shown in each
+/// Largest size of the attributes of all iterations, in bytes. An attribute that was written once is shown in each
 /// iteration.
 const MOST_COPIED: u64 = 512 << 20;
 
-/// The view of an openPMD file; `None` of others.
+/// The view of an openPMD file; `None` for other files.
 pub(super) fn shown<'a>(summary: &'a Summary, problems: &mut Problems) -> Option<Shown<'a>> {
     root_attribute(summary, "openPMD")?;
     let encoding = root_attribute(summary, "iterationEncoding");
@@ -33,7 +33,7 @@ pub(super) fn shown<'a>(summary: &'a Summary, problems: &mut Problems) -> Option
     Some(group_based(summary))
 }
 
-/// Names equal those of HDF5; there is no step dimension.
+/// The view of a file whose names equal those of HDF5. There is no step dimension.
 fn group_based(summary: &Summary) -> Shown<'_> {
     let mut shown = Shown::of(summary);
     for (_, view) in &mut shown.variables {
@@ -52,7 +52,7 @@ fn group_based(summary: &Summary) -> Shown<'_> {
     shown
 }
 
-/// A file in which each step is an iteration, and names do not say which.
+/// A file in which each step is an iteration that its names do not tell.
 struct Series<'a> {
     summary: &'a Summary,
     snapshots: Option<&'a History>,
@@ -186,7 +186,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// The steps in which the object at a path below `data` exists.
+    /// The steps that have the object at a path below `data`.
     fn steps_with(&self, path: &str) -> Vec<u64> {
         let mut steps = BTreeSet::new();
         let mut is_known = false;
@@ -206,7 +206,7 @@ impl<'a> Series<'a> {
         if is_known {
             return steps.into_iter().collect();
         }
-        // Older writers do not name their groups.
+        // Older writers do not name their groups, so all steps have the group.
         (0..self.summary.steps).collect()
     }
 

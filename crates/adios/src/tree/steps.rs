@@ -136,7 +136,7 @@ impl Steps {
         self.runs.iter().flat_map(of_run)
     }
 
-    /// The last one.
+    /// The last step.
     pub fn last(&self) -> Option<u64> {
         self.runs.last().map(Run::last)
     }

@@ -60,7 +60,7 @@ struct Shared {
 pub(super) struct Part {
     pub form: Arc<Form>,
     pub steps: Arc<Steps>,
-    /// All texts of all these steps, if the variable has texts.
+    /// All texts of these steps, if the variable has texts.
     pub texts: Vec<Arc<str>>,
 }
 
@@ -174,8 +174,8 @@ impl Summary {
         Some(place)
     }
 
-    /// The index of a variable among the first `known`. A step has each name once, so a variable that this step added
-    /// is another one.
+    /// The index of a variable among the first `known`. Names within one step are unique, so a variable that this step
+    /// has added is never the one.
     fn find(&mut self, name: &str, known: usize) -> Option<usize> {
         if self.places.len() < known {
             let more = self.variables[..known].iter().map(|(name, _)| name.clone());
@@ -369,7 +369,7 @@ fn any_missing(blocks: &[Block], is_missing: &dyn Fn(&Place) -> bool) -> bool {
     })
 }
 
-/// Whether the earlier values of an attribute matter, not only its last one.
+/// Whether readers need the earlier values of an attribute as well as the last one.
 fn has_history(name: &str) -> bool {
     let path = paths::of_name(name);
     WITH_HISTORY
@@ -425,7 +425,7 @@ fn damage(value: &Value) -> Option<&'static str> {
     None
 }
 
-/// Whether HDF5 can have such a type.
+/// Whether HDF5 can represent the type.
 fn is_sound(ty: &StructType) -> bool {
     let mut names = BTreeSet::new();
     let mut places: Vec<(u64, u64)> = Vec::new();

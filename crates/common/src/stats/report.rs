@@ -107,7 +107,7 @@ pub struct Scans {
     pub time: Distribution,
 }
 
-/// The daemon as the system sees it. `None` where the system does not tell.
+/// The daemon as the system sees it. Fields are `None` where the system does not provide the number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Process {
     /// Resident memory.

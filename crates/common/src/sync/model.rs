@@ -12,7 +12,7 @@ pub use shuttle::sync::atomic;
 const RUNS: usize = 1000;
 /// Environment variable with another number of runs.
 const RUNS_VARIABLE: &str = "H5LOGFS_MODEL_RUNS";
-/// How often a schedule interrupts a thread that could go on. Few mistakes need more.
+/// Number of times that a schedule interrupts a thread that could go on. Few mistakes need more.
 const PREEMPTIONS: usize = 3;
 
 /// Runs `model` many times. Half of the runs interrupt threads anywhere, the other half rarely. Panics if a run panics, if
@@ -202,7 +202,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 #[derive(Debug, Default)]
 pub struct Condvar(shuttle::sync::Condvar);
 
-/// How a wait with a time limit ended.
+/// The end of a wait with a time limit.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitTimeoutResult(bool);
 

@@ -13,18 +13,18 @@ pub struct LeftOut {
     pub number: usize,
     /// Path of the dataset.
     pub dataset: String,
-    /// Place of the first chunk, for a human reader.
+    /// Place of the first chunk, in a form for people.
     pub first: String,
     /// Place of the last chunk.
     pub last: String,
     /// Number of chunks.
     pub count: u64,
-    /// Why the chunks cannot be read.
+    /// The reason why the chunks cannot be read.
     pub reason: String,
 }
 
 impl LeftOut {
-    /// The chunk that an error is about. Returns the error where it is about something else: stopped work, or lack of
+    /// The chunk that an error concerns. Returns the error where it concerns something else: stopped work, or lack of
     /// memory.
     pub fn of(number: usize, error: Error) -> Result<Self, Error> {
         match error {

@@ -19,19 +19,19 @@ use crate::error::{Error, Result};
 
 /// Shorter pieces are joined, so that each is worth a system call.
 const WORTH_A_WRITE: usize = 256 << 10;
-/// A longer buffer is not kept.
+/// Buffers longer than this are not kept.
 const LONGEST_SPARE: usize = 4 << 20;
 
 /// A part in its stored form.
 #[derive(Debug, Default)]
 pub struct Made {
-    /// Everything but the bytes.
+    /// The description of the part without its bytes.
     pub outline: Outline,
-    /// Its bytes, in order.
+    /// Bytes of the part, in order.
     pub pieces: Vec<Vec<u8>>,
 }
 
-/// What is needed to place a part.
+/// The facts needed to place a part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outline {
     /// Number of the dataset.
@@ -99,7 +99,7 @@ impl Spare {
     }
 }
 
-/// A filtered chunk, and which filters were not applied.
+/// A filtered chunk, with the mask of filters that were not applied.
 struct Filtered {
     bytes: Vec<u8>,
     mask: u32,
@@ -169,7 +169,7 @@ impl Source {
         Ok(())
     }
 
-    /// A filtered chunk. If the log has it in this form, it is copied.
+    /// A filtered chunk. A chunk that the log stores in this form is copied.
     fn filtered(&self, task: &Task, number: usize, chunk: u64, spare: &Spare) -> Result<Filtered> {
         let (id, pipeline) = (ChunkId::new(number, chunk), &self.dataset(number).filters);
         if !pipeline.is_empty()
@@ -178,12 +178,13 @@ impl Source {
             return Ok(Filtered { bytes, mask: 0 });
         }
         let raw = self.view.chunks().raw_in(task, id, || spare.take())?;
-        // The raw chunk's memory is accounted until it is dropped; the number of parts bounds that of the result.
+        // The memory of the raw chunk is reserved until the chunk is dropped. The number of parts limits the memory of
+        // the result.
         let (raw, _reservation) = raw.into_parts();
         filter(raw, pipeline).map_err(|e| self.about(number, e))
     }
 
-    /// Bytes of a contiguous dataset. Unreadable bytes get the fill value, as missing chunks do.
+    /// Bytes of a contiguous dataset. Unreadable bytes are replaced by the fill value, as missing chunks are.
     fn piece(
         &self,
         number: usize,

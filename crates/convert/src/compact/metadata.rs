@@ -1,4 +1,4 @@
-//! The metadata of the file: an image made by libhdf5, in which the addresses of the elements are yet to be set.
+//! The metadata of the file: an image made by libhdf5. The addresses of the elements are set later.
 
 use h5logfs_log::image::Image;
 use h5logfs_log::snapshot::{Dataset, Snapshot};
@@ -10,12 +10,12 @@ use h5logfs_common::fault::Fault;
 /// The metadata of a file.
 #[derive(Debug)]
 pub struct Metadata {
-    /// The image as libhdf5 made it. Addresses count from its first byte.
+    /// The image from libhdf5. Addresses count from its first byte.
     pub image: Vec<u8>,
     /// The datasets whose elements are outside of the image.
     pub datasets: Vec<Dataset>,
-    /// For each dataset whether all chunks must be stored: unwritten elements read differently in the view than the
-    /// image's fill value.
+    /// For each dataset, whether all chunks must be stored. This is so if unwritten elements of the view differ from
+    /// the image's fill value.
     pub(super) is_whole: Vec<bool>,
 }
 

@@ -1,16 +1,16 @@
-//! The compact file of a log: only what was written, in compressed chunks.
+//! The compact file of a log. It holds only written chunks, compressed.
 //!
 //! ```text
 //! user block | metadata | chunks of dataset 0 … n, ascending | chunk indexes of dataset 0 … n
 //! ```
 //!
 //! Chunks that no record touches are not stored, unless they differ from the fill value. Addresses depend only on the
-//! order of chunks, so the bytes do not depend on who makes the chunks, or in which order.
+//! order of chunks. So the file is the same for any number of processes and threads, and any order of their work.
 //!
 //! * [`metadata`]: the metadata of the file, and the filters of its datasets.
 //! * [`parts`]: everything to store, in order, cut into parts.
 //! * [`making`]: the stored bytes of one part.
-//! * [`placing`]: the addresses of parts, and what follows the parts.
+//! * [`placing`]: the addresses of parts, and the data after the parts.
 //! * [`sequence`]: parts in order, as they are placed.
 //! * [`threads`]: compaction in one process.
 //! * [`ranks`]: compaction by several processes.
@@ -34,7 +34,7 @@ use h5logfs_view::View;
 
 use metadata::Metadata;
 
-/// What the file is made from.
+/// The input of a compaction.
 #[derive(Debug)]
 pub struct Source {
     /// The elements.
@@ -48,7 +48,7 @@ pub struct Source {
 /// The layout of a dataset in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// Chunks. Every written one is stored.
+    /// Chunks. Every written chunk is stored.
     Chunks,
     /// Contiguous data, copied from the log.
     Extent,
@@ -72,7 +72,7 @@ impl Source {
 
     /// Bytes of an unfiltered chunk.
     fn raw_len(&self, number: usize) -> u64 {
-        // The view has checked that this fits.
+        // The view has checked that the product fits.
         self.view.grid(number).elements() * self.dataset(number).element_size
     }
 

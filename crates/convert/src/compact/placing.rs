@@ -1,4 +1,4 @@
-//! The addresses of parts, and what follows them in the file: chunk indexes, and the metadata with all addresses set.
+//! The addresses of parts, and the data after the parts: chunk indexes, and the metadata with all addresses set.
 
 use std::fs::File;
 use std::io;

@@ -1,6 +1,6 @@
 //! Reads a file back and compares it with the log.
 //!
-//! It trusts nothing that the writing part knows except the metadata, and finds chunks as libhdf5 does.
+//! The check uses nothing from the writing part except the metadata, and finds chunks as libhdf5 does.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -68,12 +68,12 @@ pub fn verify(
     compared.check(&compacted.left_out)
 }
 
-/// The parts to compare: every `step`-th one from `first` on.
+/// A share of the parts: every `step`-th part from `first` on.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
     /// The first part.
     pub first: u64,
-    /// The distance to the next.
+    /// The distance to the next part.
     pub step: u64,
 }
 
@@ -86,7 +86,7 @@ impl Share {
     }
 }
 
-/// Counts of what was compared and is equal.
+/// Counts of compared chunks that are equal.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared {
     /// Chunks in the file.
@@ -98,8 +98,8 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Fails where the file has chunks that the log lacks, or other chunks were left out. `self` is the sum over all
-    /// shares.
+    /// Fails where the file has chunks that the log lacks, or where the left-out chunks differ from `left_out`. `self`
+    /// is the sum over all shares.
     pub fn check(&self, left_out: &[LeftOut]) -> Result<()> {
         if self.left_out == count(left_out) && self.found >= self.stored {
             return Ok(());
@@ -262,7 +262,7 @@ impl Check<'_> {
         };
         let part = all.next_part()?;
         if part.is_none() {
-            // Datasets that cannot be read at all count once.
+            // Datasets without any readable element count in one share only.
             if all.share.first == 0 {
                 self.left_out.lock().append(&mut all.parts.left_out);
             }
@@ -354,8 +354,8 @@ impl Check<'_> {
         Err(self.source.about(number, reason))
     }
 
-    /// Whether two chunks have equal elements. Bytes past the edge of the dataset do not count: a copied chunk has
-    /// there what the program has written.
+    /// Whether two chunks have equal elements. Bytes past the edge of the dataset do not count, because a copied chunk
+    /// has there whatever the program wrote.
     fn is_same_chunk(&self, number: usize, chunk: u64, one: &[u8], other: &[u8]) -> bool {
         let grid = self.source.view.grid(number);
         let bounds = grid.bounds(chunk);

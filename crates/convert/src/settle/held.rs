@@ -61,7 +61,7 @@ impl Held {
         }
         if intent == Intent::Change {
             lock(&file).map_err(|e| locked(&path, e))?;
-            // A job may have opened the log before the lock was taken. None can from now on.
+            // A job may have opened the log before the lock was taken. From now on no job can.
             check_no_job(&dir, &name, &seen)?;
         }
         let Some(user_block) = find_signature(&seen)? else {
@@ -100,7 +100,7 @@ impl Held {
         &self.file
     }
 
-    /// Bytes before the superblock. Addresses count from there.
+    /// Bytes before the superblock. Addresses count from the superblock.
     pub fn user_block(&self) -> u64 {
         self.user_block
     }
@@ -162,7 +162,7 @@ impl Held {
     }
 }
 
-/// Where data appended to a file of `len` bytes starts: at an address that is a multiple of 8.
+/// The start of data appended to a file of `len` bytes: an address that is a multiple of 8.
 pub fn start_behind(len: u64, user_block: u64) -> Option<u64> {
     let address = len.checked_sub(user_block)?.checked_next_multiple_of(8)?;
     let start = address.checked_add(user_block)?;

@@ -1,8 +1,8 @@
 //! Turns a log into an ordinary HDF5 file in place (`docs/formats/settled.md`).
 //!
-//! Chunks that the log has in the right form stay where they lie (`plan`). The objects, all other chunks and the
-//! chunk indexes are appended. Once they are on disk, one write replaces the superblock. Before that write the file
-//! is the log, whatever follows its end; after it, the file is an ordinary one.
+//! Chunks that the log has in the right form stay in place (`plan`). The objects, all other chunks and the chunk
+//! indexes are appended. Once they are on disk, one write replaces the superblock. Before this write the file is the
+//! log, whatever follows its end. After it the file is an ordinary one.
 //!
 //! [`Ready`] is the only way from a path to a settled file. [`Held`] is the open file. [`undo()`] restores the log.
 
@@ -71,7 +71,7 @@ impl LogToSettle {
         &self.held
     }
 
-    /// Where the image must lie: [`Snapshot::image_at`].
+    /// The address of the image: [`Snapshot::image_at`].
     fn image_at(&self) -> u64 {
         self.start + Mark::SIZE as u64 - self.held.user_block()
     }
@@ -124,7 +124,7 @@ impl LogToSettle {
         Ok(())
     }
 
-    /// Plans the chunks. `view` is that of the snapshot without its image.
+    /// Plans the chunks. `view` is the view of the snapshot without its image.
     fn plan(&self, view: &View) -> Result<Plan> {
         if let Some(fault) = view.indexes().diagnostics()?.first() {
             return Err(self.held.refused(format!("{fault}. {DAMAGED}")));
@@ -132,8 +132,8 @@ impl LogToSettle {
         Plan::new(view)
     }
 
-    /// Settles the log. `progress` takes the number of appended bytes, of [`Plan::bytes`]. After a failure the file
-    /// is the log that it was, unless the error says otherwise.
+    /// Settles the log. `progress` takes the number of appended bytes, out of [`Plan::bytes`]. After a failure the file
+    /// is the unchanged log, unless the error says otherwise.
     fn settle(
         &self,
         view: &View,
@@ -159,7 +159,7 @@ impl LogToSettle {
         settled.inspect_err(|_| self.cut())
     }
 
-    /// Truncates the file to the length of the log, if it is still that log. If this fails, too, some bytes follow
+    /// Truncates the file to the length of the log, if it is still that log. If the truncation fails, some bytes follow
     /// the log's end.
     fn cut(&self) {
         if self.held.is_as_opened() {

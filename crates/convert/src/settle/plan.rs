@@ -1,8 +1,8 @@
-//! Which chunks of a log stay in place, and which are appended.
+//! The plan for the chunks of a log: which of them stay in place, and which are appended.
 //!
-//! A chunk stays where the log has its bytes in one piece, in the form that the file needs, and no other chunk uses
-//! any of them: libhdf5 writes a chunk back to its place. For the same reason a chunk that the edge of its dataset
-//! cuts does not stay: the bytes after its last element belong to something else.
+//! A chunk stays in place if the log has its bytes in one piece, in the form that the file needs, and no other chunk
+//! uses any of them, because libhdf5 writes a chunk back to its place. For the same reason a chunk that crosses the
+//! edge of its dataset does not stay: the bytes after its last element belong to something else.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ const NONE_YET: u64 = u64::MAX;
 pub struct Plan {
     /// One plan per dataset, in the order of the view.
     pub datasets: Vec<DatasetPlan>,
-    /// The memory of the lists.
+    /// The reservation of the lists' memory.
     _reservation: Reservation,
 }
 
@@ -155,7 +155,7 @@ fn chunks(
     Ok(chunks)
 }
 
-/// The place of a chunk's bytes, if nothing about this chunk forbids that they stay there.
+/// The place of a chunk's bytes; `None` where the chunk itself rules out that they stay there.
 fn usable(view: &View, number: usize, chunk: u64, found: ChunkReference) -> Option<Range<u64>> {
     let dataset = &view.snapshot().datasets[number];
     let is_as_needed = match found.form {
@@ -279,7 +279,7 @@ mod tests {
                     prop_assert!(!std::mem::replace(&mut used[byte as usize], true));
                 }
             }
-            // No piece loses its place needlessly.
+            // No chunk loses its place without need.
             for loser in &losers {
                 let touches = |byte: u64| byte < from || used[byte as usize];
                 prop_assert!((loser.start..loser.end).any(touches));

@@ -1,4 +1,4 @@
-//! From the path of a log to everything needed to settle it. Callers differ in who scans the log.
+//! Preparation of a log for settling, from its path. Callers differ in who scans the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use h5logfs_log::scan::{Scanner, Settings};
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 
-/// How the log is read.
+/// The means for reading a log.
 #[derive(Debug)]
 pub struct How<'a> {
     /// The scanner that makes the objects.
@@ -78,7 +78,7 @@ impl Ready {
         &self.plan
     }
 
-    /// What a user should know about the resulting file.
+    /// Remarks about the resulting file for the user.
     pub fn notes(&self) -> &[Diagnostic] {
         &self.notes
     }
@@ -88,8 +88,8 @@ impl Ready {
         self.log.growth(&self.image, &self.plan)
     }
 
-    /// Settles the log. `progress` takes the number of appended bytes, of [`Plan::bytes`]. After a failure the file
-    /// is the log that it was, unless the error says otherwise.
+    /// Settles the log. `progress` takes the number of appended bytes, out of [`Plan::bytes`]. After a failure the file
+    /// is the unchanged log, unless the error says otherwise.
     pub fn settle(self, progress: &dyn Fn(u64)) -> Result<Settled> {
         self.log.settle(&self.view, self.image, self.plan, progress)
     }

@@ -8,7 +8,7 @@ use super::replace_superblock;
 use h5logfs_common::error::Result;
 use h5logfs_log::settled::record::{Checksum, Record};
 
-/// Restores the log byte for byte, except what was written into chunks that lie in it. Fails where anything else was
+/// Restores the log byte for byte, except for writes into chunks that lie in the log. Fails if anything else was
 /// written since the file was settled.
 pub fn undo(held: &Held) -> Result<()> {
     const NONE: &str = "`h5logfs settle` has not made it, or a program has written to it since then: there is no record \

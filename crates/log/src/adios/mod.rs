@@ -1,11 +1,11 @@
-//! ADIOS2 BP4 and BP5 directories (`docs/formats/adios-bp.md`, whose section numbers this directory cites). The crate
+//! ADIOS2 BP4 and BP5 directories. Section numbers in this module refer to `docs/formats/adios-bp.md`. The crate
 //! `adios` reads the metadata; this module turns blocks into records.
 //!
 //! * [`names`] has the names of the files of a directory.
 //! * `check` checks a snapshot's description.
 //! * `steps` reads the steps that a dataset needs.
 //! * `stored` is the form of datasets' sources in a snapshot.
-//! * `table` turns blocks into records, and tells who wrote them.
+//! * `table` turns blocks into records, and finds the rank that wrote each of them.
 
 mod check;
 pub mod names;
@@ -39,10 +39,10 @@ pub fn is_index(relative: &Path, file: &SourceFile) -> Result<bool> {
     Ok(signature == *SIGNATURE)
 }
 
-/// Whether a file has the older format BP3 (section 1), which is not read. Such a file ends with the offsets of its
-/// indices.
+/// Whether a file has the older format BP3 (section 1), which this project does not read. Such a file ends with the
+/// offsets of its indices.
 pub fn is_bp3(file: &SourceFile) -> Result<bool> {
-    /// A text, three offsets, and four bytes, the last of which is the version.
+    /// Bytes of the end: a text, three offsets, and four bytes, the last of which is the version.
     const END: u64 = 56;
     let Some(begin) = file.len().checked_sub(END) else {
         return Ok(false);

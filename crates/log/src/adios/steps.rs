@@ -45,7 +45,7 @@ pub(super) struct ReadStep {
 /// Bytes of sections kept.
 const KEPT: u64 = 4 << 20;
 
-/// The sections of the steps read last. A reader of one variable mostly reads others of the same steps next.
+/// The sections of the steps read last. After one variable, a reader mostly reads others of the same steps.
 #[derive(Debug, Default)]
 pub(super) struct Sections(Mutex<VecDeque<(usize, Arc<Vec<u8>>)>>);
 
@@ -70,7 +70,7 @@ impl Sections {
         }
         let section = Arc::new(directory.section(files, number)?);
         let mut kept = self.0.lock();
-        // Another thread may have read it meanwhile.
+        // Another thread may have read the section meanwhile.
         kept.retain(|(of, _)| *of != number);
         kept.push_back((number, Arc::clone(&section)));
         let mut bytes: u64 = kept.iter().map(|(_, section)| section.len() as u64).sum();

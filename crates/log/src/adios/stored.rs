@@ -1,5 +1,5 @@
-//! Sources of datasets in the form of a snapshot. Thousands of datasets have the same steps as the one before. The
-//! list is stored once, and shared in memory.
+//! Sources of datasets in the form of a snapshot. Thousands of datasets have the same steps as the previous dataset.
+//! Their list of steps is stored once, and shared in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{DatasetSource, Steps};
 #[derive(Serialize, Deserialize)]
 struct Stored<V, S> {
     variable: V,
-    /// `None`: the steps of the dataset before.
+    /// The steps; `None` for those of the previous dataset.
     steps: Option<S>,
     has_steps: bool,
     block: Option<u64>,
@@ -89,7 +89,7 @@ mod tests {
         let is_shared = |pair: &[DatasetSource]| Arc::ptr_eq(&pair[0].steps, &pair[1].steps);
         let shared: Vec<bool> = read.datasets.windows(2).map(is_shared).collect();
         assert_eq!(shared, [true, false, true, false]);
-        // A single dataset that refers to the steps of the one before.
+        // A single dataset refers to the steps of a previous one.
         assert!(postcard::from_bytes::<Tables>(&[0, 0, 1, 0, 0, 0, 0, 0]).is_err());
     }
 }

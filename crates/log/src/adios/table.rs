@@ -19,7 +19,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
-/// Where the metadata of each step lies. The blocks of a dataset are read on demand.
+/// The places of the metadata of all steps. The blocks of a dataset are read on demand.
 #[derive(Debug)]
 struct Table {
     tables: Tables,
@@ -119,7 +119,7 @@ impl RecordTable for Table {
             dataset,
             of,
         };
-        // Only in a dataset with steps can rows be read without those before them.
+        // Rows can be read without the earlier ones only in a dataset with steps.
         let rows = if of.has_steps { rows } else { 0..u64::MAX };
         let mut before = 0;
         for row in rows {
@@ -130,7 +130,7 @@ impl RecordTable for Table {
                 let place = format!("variable {:?} in step {number}", &*of.variable);
                 let diagnostic = Diagnostic::unreadable(fault.into_damage()?).at(place);
                 found.add_diagnostic(diagnostic);
-                // This is enough to know that the dataset cannot be read.
+                // One such diagnostic makes the whole dataset unreadable, so later steps need not be read.
                 break;
             }
         }
@@ -275,8 +275,8 @@ fn the_variable(step: &Step) -> Result<&Variable, Fault> {
     Ok(step.variables.first().ok_or_else(problem)?)
 }
 
-/// The conversion that zeroes padding after structs and values of long double, which has whatever the writer's memory
-/// had. Arrays of long double keep it, so that a chunk is read unchanged.
+/// The conversion that zeroes the padding after structs and after single values of long double: the padding holds
+/// whatever was in the writer's memory. Arrays of long double keep their padding, so that a chunk is read unchanged.
 fn conversion_of(variable: &Variable, is_big_endian: bool) -> Option<Conversion> {
     /// Bytes of an x87 number.
     const X87: u64 = 10;
@@ -376,7 +376,7 @@ impl DatasetSource {
         Ok(!tiling.stays_below(&dims, elements))
     }
 
-    /// Adds the number of a step's blocks to `before`. It matters where steps are flattened.
+    /// Adds the number of a step's blocks to `before`. This count matters where steps are flattened.
     fn go_on(&self, variable: &Variable, before: &mut u64) {
         if !self.has_steps {
             *before += variable.blocks.len() as u64;
@@ -385,7 +385,7 @@ impl DatasetSource {
 }
 
 impl Tables {
-    /// The source of these bytes; `None` where the scan did not find it.
+    /// The number of the source file that holds these bytes; `None` where the scan did not find the file.
     fn source_of(&self, place: &Place) -> Option<u16> {
         match place.file {
             File::Metadata => Some(METADATA),

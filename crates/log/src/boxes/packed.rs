@@ -989,8 +989,9 @@ impl Which<'_> {
     }
 }
 
-/// The results of `word` for the numbers below `len`, sorted. Words have about `bits` bits. Each thread distributes a
-/// range of the numbers to buckets, and then sorts some of the buckets, so nothing has to be merged.
+/// Calls `word` for the numbers below `len`, and returns the words in ascending order. Words have about `bits` bits.
+/// Each thread distributes a range of the numbers to buckets, and then sorts some of the buckets, so nothing has to be
+/// merged.
 fn sorted_words(
     task: &Task,
     len: usize,

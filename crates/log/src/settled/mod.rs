@@ -1,6 +1,6 @@
-//! Tells whether a file that was a log has been closed and settled (`docs/formats/settled.md`): then it is no log any more, and
-//! programs may write where its data lie. [`record`] has what a settled file has besides an ordinary one, and [`state`] tells one
-//! settled state of a file from others.
+//! Recognizes a log that was closed and settled (`docs/formats/settled.md`). Such a file is no log any more, and
+//! programs may write where its data lie. [`record`] reads and writes the additions of a settled file to an ordinary
+//! one. [`state`] tells one settled state of a file from another.
 
 pub mod record;
 pub mod state;
@@ -12,11 +12,11 @@ use std::os::unix::fs::FileExt;
 use crate::front_bytes::{SEAL_AT, SEAL_LEN, WITH_SEALS, WITHOUT_SEALS};
 use record::{Mark, SUPERBLOCK};
 
-/// The first bytes of the mark that `h5logfs settle` puts behind a closed file.
+/// The first bytes of the mark that `h5logfs settle` puts after a closed file.
 pub const SETTLING: &[u8; 16] = b"h5logfs-settling";
 
-/// Whether the mark lies behind the log, and the superblock of the file is not that of the log any more. Of a log that is not
-/// closed this reads no more than where its seal would be.
+/// Whether the mark lies after the log, and the file has another superblock than the log had. For a log that is not
+/// closed, this reads only the place of its seal.
 pub fn is_settled(file: &File, len: u64) -> io::Result<bool> {
     if len < (SEAL_AT + SEAL_LEN) as u64 {
         return Ok(false);
@@ -29,7 +29,7 @@ pub fn is_settled(file: &File, len: u64) -> io::Result<bool> {
     };
     let mut mark = [0; Mark::SIZE];
     file.read_exact_at(&mut mark, mark_at)?;
-    // What an interrupted attempt has left of a mark is none.
+    // A part of a mark, from an interrupted attempt, is no mark.
     let Some(mark) = Mark::from_bytes(&mark) else {
         return Ok(false);
     };
@@ -38,8 +38,8 @@ pub fn is_settled(file: &File, len: u64) -> io::Result<bool> {
     Ok(mark.superblock != superblock)
 }
 
-/// Where the log ends, rounded up as for the mark; `None` where no close has told it. Behind the magic number the seal tells where
-/// the objects begin, and how many bytes they have.
+/// The end of the log, rounded up as for the mark; `None` where the file has no seal. Behind its magic number the seal
+/// has the start and the length of the objects.
 fn end_of_log(seal: &[u8; SEAL_LEN]) -> Option<u64> {
     let (numbers, _) = seal.as_chunks::<8>();
     let [magic, start, len, ..] = numbers else {

@@ -1,50 +1,50 @@
-//! What a settled file has besides an ordinary one (`docs/formats/settled.md`): a mark in front of what was appended, by
-//! which an interrupted attempt is known, and a record at the end, with which the log can be brought back.
+//! The additions of a settled file to an ordinary one (`docs/formats/settled.md`). A mark lies before the appended
+//! bytes, and identifies an interrupted attempt. A record at the end of the file serves to bring the log back.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::SETTLING;
 
-/// Bytes of the superblock of an image: of version 0, with 8-byte addresses (II.A).
+/// Bytes of the superblock of an image, which has version 0 and 8-byte addresses (II.A).
 pub const SUPERBLOCK: usize = 96;
 
-/// The bytes that change last.
+/// The superblock of an image. It is written last.
 pub type Superblock = [u8; SUPERBLOCK];
 
 const VERSION: u64 = 1;
 
-/// Stands where the log ended, rounded up.
+/// The mark. It stands at the old end of the log, rounded up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     /// Length of the log.
     pub old_len: u64,
-    /// Of the log.
+    /// Superblock of the log.
     pub superblock: Superblock,
 }
 
 /// The last bytes of a settled file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The mark with which the file begins to be a settled one.
+    /// The mark in this file.
     pub mark: Mark,
     /// Offset of the superblock.
     pub user_block: u64,
     /// Offset of the mark.
     pub start: u64,
-    /// Bytes of the mark and of the objects behind it.
+    /// Bytes of the mark and of the objects after it.
     pub objects: u64,
     /// Length of the settled file.
     pub end: u64,
-    /// Of what was appended, and the new superblock.
+    /// Checksum of the appended bytes and of the new superblock.
     pub checksum: u128,
 }
 
 impl Mark {
     const MAGIC: &[u8; 16] = SETTLING;
-    /// Its length in bytes.
+    /// Bytes of a mark.
     pub const SIZE: usize = 16 + 8 + 8 + SUPERBLOCK + 16;
 
-    /// As it stands in the file.
+    /// The mark as it stands in the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Self::MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -65,10 +65,10 @@ impl Mark {
 
 impl Record {
     const MAGIC: &[u8; 16] = b"h5logfs-settled\n";
-    /// Its length in bytes.
+    /// Bytes of a record.
     pub const SIZE: usize = 16 + 6 * 8 + SUPERBLOCK + 2 * 16;
 
-    /// As it stands in the file.
+    /// The record as it stands in the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Self::MAGIC.to_vec();
         for number in [
@@ -86,7 +86,7 @@ impl Record {
         sealed(bytes)
     }
 
-    /// `None` where the bytes are no record, or where its numbers contradict each other.
+    /// Reads a record. `None` where the bytes are no record, or where its numbers contradict each other.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::open(bytes, Self::MAGIC)?;
         let old_len = fields.number()?;
@@ -111,7 +111,7 @@ impl Record {
     }
 }
 
-/// The bytes, and a checksum of them.
+/// Appends a checksum of the bytes to them.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend(xxh3_128(&bytes).to_le_bytes());
     bytes
@@ -121,7 +121,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Behind magic number and version, without the checksum. `None` where one of these is wrong.
+    /// The fields after the magic number and the version, without the checksum. `None` where one of these is wrong.
     fn open(bytes: &'a [u8], magic: &[u8; 16]) -> Option<Self> {
         let (bytes, checksum) = bytes.split_last_chunk()?;
         if xxh3_128(bytes) != u128::from_le_bytes(*checksum) {
@@ -142,8 +142,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The checksum of what was appended: of the bytes behind the objects, in the order in which they were written, then of
-/// the mark and the objects, then of the new superblock.
+/// The checksum of the appended bytes. It covers the bytes after the objects, in the order in which they were written,
+/// then the mark and the objects, then the new superblock.
 #[derive(Default)]
 pub struct Checksum(Xxh3);
 
@@ -153,7 +153,7 @@ impl Checksum {
         self.0.update(bytes);
     }
 
-    /// Of all bytes so far.
+    /// The checksum of all bytes so far.
     pub fn sum(&self) -> u128 {
         self.0.digest128()
     }

@@ -1,4 +1,5 @@
-//! One settled state of a file. The file may become a log again and be settled once more, and has other bytes in the same places then.
+//! One settled state of a file. A settled file may become a log again and be settled once more. The same places then
+//! hold other bytes.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use super::record::{Mark, Record, SUPERBLOCK, Superblock};
 
-/// Where the superblock of a settled file, one of version 0, has the address of the root group's object header.
+/// Offset in a version-0 superblock of the address of the root group's object header.
 const ROOT_AT: usize = 64;
 
 /// Tells a settled state of a file from all others.
@@ -16,10 +17,10 @@ pub struct SettledState {
 }
 
 impl SettledState {
-    /// The state of a file of `len` bytes whose signature is at `signature`; `None` where it is no settled log, or where a program has
-    /// appended to it since: then it never is a log again.
+    /// The state of a file of `len` bytes whose signature is at `signature`. `None` where the file is no settled log,
+    /// and where a program has appended to it since: such a file never becomes a log again.
     ///
-    /// Of most files this reads the superblock alone.
+    /// For most files this reads only the superblock.
     pub fn of(file: &File, len: u64, signature: u64) -> io::Result<Option<Self>> {
         let Some(record_at) = len.checked_sub(Record::SIZE as u64) else {
             return Ok(None);
@@ -42,12 +43,13 @@ impl SettledState {
 
     /// A number that other settled states of the file do not have.
     pub fn number(&self) -> u64 {
-        // The sum is one of all that was appended.
+        // The checksum covers all appended bytes.
         (self.record.checksum >> 64) as u64 ^ self.record.checksum as u64
     }
 
-    /// Whether the file is in this state, but for what programs have written to the ordinary file. What was read of it before this is
-    /// asked is that of the state, then: a file that becomes a log again first gets the superblock of the log.
+    /// Whether the file is still in this state. Changes that programs made to the ordinary file do not count. A file
+    /// that becomes a log again gets the superblock of the log first, so a positive answer also holds for everything
+    /// that was read before the call.
     pub fn is_that_of(&self, file: &File) -> io::Result<bool> {
         let record_at = self.record.end - Record::SIZE as u64;
         if record(file, record_at)?.as_ref() != Some(&self.record) {
@@ -58,14 +60,14 @@ impl SettledState {
     }
 }
 
-/// `None` where the file ends before.
+/// The superblock at `signature`; `None` where the file ends before.
 fn superblock(file: &File, signature: u64) -> io::Result<Option<Superblock>> {
     let mut bytes = [0; SUPERBLOCK];
     let is_there = read_if_there(file, &mut bytes, signature)?;
     Ok(is_there.then_some(bytes))
 }
 
-/// `None` where there is none.
+/// The record at `at`; `None` where there is none.
 fn record(file: &File, at: u64) -> io::Result<Option<Record>> {
     let mut bytes = [0; Record::SIZE];
     let is_there = read_if_there(file, &mut bytes, at)?;

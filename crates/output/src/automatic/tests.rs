@@ -1,4 +1,4 @@
-//! Ranks are threads here, each with its own clock.
+//! Automatic flushes of ranks. Ranks are threads here, each with its own clock.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -20,7 +20,7 @@ struct Member {
     rank: u32,
     size: u32,
     sent: Arc<Sent>,
-    /// Number of words that it has begun to send or receive.
+    /// Number of words that this rank has begun to send or receive.
     begun: Mutex<usize>,
 }
 
@@ -183,7 +183,7 @@ fn all_ranks_flush_in_the_same_calls() {
         for rank in &ranks {
             assert_eq!(rank.flushed, *flushed, "seed {seed}");
         }
-        // One word in each collective call that does not flush, and one more in each flush.
+        // One word for each collective call that does not flush, and one more for each flush.
         assert_eq!(words.len(), (CALLS + CALLS / 77) as usize);
     }
 }
@@ -210,7 +210,7 @@ fn no_rank_waits_for_one_that_has_come_to_the_call_before() {
     assert_eq!(other.flushed, [12]);
 }
 
-/// Different calls do not hang: the flush reports them.
+/// Ranks that make different calls do not hang. The flush reports them.
 #[test]
 fn ranks_that_do_not_make_the_same_calls_come_to_the_flush() {
     let (ranks, _) = run(3, &every(), |rank| {
@@ -268,7 +268,8 @@ fn a_process_alone_flushes_in_any_call() {
     assert!(Automatic::of(&Options::default(), begin).is_none());
 }
 
-/// Before the first flush nothing defines what the first rank has spilled. A failed attempt is not repeated at once.
+/// Before the first flush, nothing defines the objects of the first rank's spilled data. A failed attempt is not
+/// repeated at once.
 #[test]
 fn the_first_flush_follows_the_first_spill() {
     for is_complete in [true, false] {

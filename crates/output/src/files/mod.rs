@@ -194,7 +194,7 @@ impl Files {
             subfiles: self.header.subfiles,
             config: self.header.config,
             flush: self.flushes,
-            // The program asks for the close, so the last flush of a closed log counts as one that it asked for.
+            // The program asks for the close, so a closed log ends with a requested state.
             asked: self.flushes,
             ends: self.ends.clone(),
             lines: Vec::new(),
@@ -344,8 +344,8 @@ impl Files {
         }
     }
 
-    /// Cuts the data file off after the spilled data when a flush has failed, so that further extents follow without a gap.
-    /// Does nothing if others have closed the log, or go on with it. Collective over the ranks that share the file.
+    /// After a failed flush, cuts the data file off after the spilled data, so that further extents follow without a
+    /// gap. Does nothing if others have closed or reopened the log. Collective over the ranks that share the file.
     pub(crate) fn cut(&mut self) {
         let end = self.begin_of_flush();
         let cut = if self.file_ranks.is_root() {
@@ -360,10 +360,11 @@ impl Files {
         }
     }
 
-    /// Finds the offset in the data file for `len` bytes of this rank, in an extent with this tag. Fails on all ranks that
-    /// share the file if the log has lost a name, which `named` tells the first of them. Collective.
+    /// Finds the offset in the data file for `len` bytes of this rank, in an extent with this tag. The first of the
+    /// ranks that share the file passes in `named` whether the log has lost a name. If it has, the call fails on all of
+    /// them. Collective.
     fn place(&mut self, len: u64, tag: u64, named: FaultResult) -> (u64, FaultResult) {
-        /// More bytes than a file can have. Lower ranks seem to write as many if the first of them may write nothing.
+        /// A size that no file can have. If the first rank may write nothing, the sums of all other ranks exceed it.
         const LOST: u64 = 1 << 62;
         let begin = self.begin_of_flush();
         let len = if named.is_ok() { len } else { LOST };

@@ -1,5 +1,5 @@
-//! Memory that processes share: parts of a file without a directory entry. It disappears with the last process that has it
-//! open, however that ends.
+//! Memory that processes share: parts of a file without a directory entry. It disappears with the last process that has
+//! it open, even after a crash.
 
 use std::fs::File;
 use std::io;

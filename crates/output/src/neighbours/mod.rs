@@ -1,16 +1,16 @@
-//! Pending writes that the ranks of one node show each other: a rank that reads sees the writes of the others since the last
-//! flush.
+//! Pending writes that the ranks of one node show each other. A rank that reads sees the writes of the others since the
+//! last flush.
 //!
-//! Each rank has a file in memory that the others can open. It holds the buffer of the rank, and *notifications* of writes to
-//! the buffer and of spills. A write appends a notification, and then stores their number. It sends no message, and waits for
-//! nobody. A rank that reads looks at the number of each of the others. If a program orders a write before a read, for
-//! example by a barrier, it orders these two, too.
+//! Each rank has a file in memory that the others can open. It holds the buffer of the rank, and *notifications* of
+//! writes to the buffer and of spills. A write appends a notification, and then stores the number of notifications. It
+//! sends no message, and waits for nobody. A rank that reads looks at this number of each other rank. If a program
+//! orders a write before a read, for example by a barrier, the two are ordered here, too.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `memory` | the file, and its mapped parts |
 //! | `notifications` | notifications as words |
-//! | this one | the memory of a rank, and the places of the others' memory |
+//! | this module | the memory of a rank, and the places of the others' memory |
 //!
 //! The file has a state, two parts for notifications, and one for the data. The state contains the *epoch*, and the number of
 //! words of notifications in it. An epoch ends when the buffer becomes empty. Even epochs use one part for notifications, odd
@@ -268,7 +268,7 @@ impl Place {
         }
     }
 
-    /// Opens the file. Another process may have that process ID where this one looks.
+    /// Opens the file. In another PID namespace, the process ID may belong to another process.
     fn open(&self) -> io::Result<(File, PathBuf)> {
         let path = PathBuf::from(format!("/proc/{}/fd/{}", self.process, self.descriptor));
         let file = File::open(&path)?;

@@ -24,7 +24,7 @@ pub(super) struct Other {
     opened: Opened,
     /// Number of the source with its data.
     source: u16,
-    /// The state up to which its notifications were read. `None`: none was.
+    /// The state up to which the notifications were read. `None`: no notification was read.
     known: Option<State>,
     /// Number of complete flushes at the start of the notifications.
     flush: u64,
@@ -35,7 +35,7 @@ pub(super) struct Other {
     /// Entries made from the notifications.
     section: JoinedSection,
     pending: Pending,
-    /// Extents spilled since the flush, and how many of them were taken.
+    /// Extents spilled since the flush, and the number of them that were taken.
     extents: Vec<Extent>,
     taken: usize,
 }

@@ -57,7 +57,7 @@ impl Communicator for FirstRank {
         vec![0; values.len()]
     }
     fn minima(&self, values: &[u64]) -> Vec<u64> {
-        // The largest value is found as the smallest complement.
+        // The reduction finds the largest value as the smallest complement.
         let end = !self.others_end.load(Ordering::Relaxed);
         values.iter().map(|value| end.min(*value)).collect()
     }
@@ -184,14 +184,15 @@ impl Dataset {
     }
 }
 
-/// The effect of one write on the model: places and values of its elements. Later ones replace earlier ones.
+/// The effect of one write on the model: places and values of its elements. A later element replaces an earlier one at
+/// its place.
 #[derive(Clone)]
 struct Change {
     dataset: usize,
     elements: Vec<(usize, u8)>,
 }
 
-/// One value stands for all bytes of an element.
+/// The elements of all datasets. One value stands for all bytes of an element.
 type Arrays = Vec<Vec<Option<u8>>>;
 
 fn apply(arrays: &mut Arrays, changes: &[Change]) {
@@ -566,7 +567,7 @@ impl Program {
             17 => self.resize(random),
             18 => self.processes[0].section.section().forget_flushed(),
             19 => self.append(),
-            // The state is that after a failed spill.
+            // This leaves the state after a failed spill.
             20 => self.processes[0]
                 .section
                 .section()

@@ -54,7 +54,7 @@ pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
 
 /// The bytes after the header of ADIOS2.
 enum Body<'a> {
-    /// The elements: blosc did not compress them.
+    /// The elements without compression.
     Plain(Fields<'a>),
     Chunks(Chunks<'a>),
 }
@@ -71,7 +71,7 @@ impl<'a> Body<'a> {
         let _version_of_blosc = fields.take(3)?;
         let left = fields.rest();
         if fields.u32()? != 0 {
-            // A writer without a chunk table: its only chunk begins here.
+            // The writer has no chunk table, and its only chunk begins here.
             return Ok(Body::Chunks(Chunks { count: 1, left }));
         }
         match fields.u32()? {

@@ -143,7 +143,7 @@ fn runs_of_bytes() {
     assert!(chunk::decode(&chunk, &mut out).is_err());
 }
 
-/// Any bytes get an answer.
+/// Decoding ends without a panic for any bytes.
 #[test]
 fn damaged_bytes_are_answered() {
     let chunks = [chunks(BLOSC1), chunks(BLOSC2)].concat();

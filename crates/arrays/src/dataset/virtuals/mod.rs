@@ -1,9 +1,9 @@
-//! Virtual datasets: their elements are those of other datasets, in the same file or in other logs and plain HDF5
-//! files.
+//! Virtual datasets. Their elements lie in other datasets: in the same file, in other logs, or in plain HDF5 files.
 //!
-//! As in HDF5, an element without a source reads as the fill value: no mapping has it, or the source file or dataset
-//! does not exist. A source that exists but cannot be read is an error. Where selections are unlimited, the sources
-//! decide the extent (`H5D_VDS_LAST_AVAILABLE`). `walk` pairs elements; `sources` finds the other datasets.
+//! As in HDF5, an element without a source reads as the fill value. An element has no source if no mapping covers it,
+//! or if the source file or dataset does not exist. A source that exists but cannot be read is an error. Where
+//! selections are unlimited, the sources decide the extent (`H5D_VDS_LAST_AVAILABLE`). `walk` pairs elements; `sources`
+//! finds the other datasets.
 
 mod sources;
 mod walk;
@@ -27,7 +27,7 @@ pub(crate) struct Virtual {
     sources: Sources,
 }
 
-/// One of its mappings.
+/// A mapping of the virtual dataset.
 struct Part {
     names: Names,
     source: Picked,
@@ -80,7 +80,7 @@ impl Virtual {
         }
         for (d, end) in ends.iter().enumerate() {
             let Some(end) = end else { continue };
-            // Limited selections are present in any case.
+            // Sources with limited selections count whether they exist or not.
             let others = self.parts.iter().filter(|part| part.endless().is_none());
             let others = others.filter_map(|part| part.least_end(d)).max();
             dims[d] = (*end).max(others.unwrap_or(0));

@@ -11,10 +11,10 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::lru::Lru;
 use h5logfs_objects::Mapping;
 
-/// Limit of the files, and of the datasets in them, that stay open.
+/// Largest number of open files, and of open datasets in them.
 const MOST_FILES: u64 = 16;
 const MOST_DATASETS: u64 = 64;
-/// Limit of nesting: a source may be virtual, too.
+/// Largest depth of nesting: a source may be virtual, too.
 const MOST_DEPTH: u8 = 8;
 
 /// The names of a file and of a dataset in it, which may have a placeholder for a number (`%b`).
@@ -101,8 +101,8 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// The dataset of a name; `None` where there is no such file, or no such dataset in it. Fails where it cannot be
-    /// opened.
+    /// The dataset with a name; `None` where there is no such file, or no such dataset in the file. Fails where it
+    /// cannot be opened.
     pub fn find(&self, own: &Dataset, name: &Name) -> Result<Option<Arc<Dataset>>> {
         if let Some(known) = self.datasets.get(name) {
             return Ok(known);
@@ -179,7 +179,7 @@ fn places(own: &Path, name: &OsStr, prefixes: &OsStr) -> Vec<PathBuf> {
     }
     places.push(dir.join(relative));
     places.push(relative.to_owned());
-    // The directory of the real file, where `own` is a link.
+    // The directory of the file behind a link, if `own` is one.
     if let Ok(real) = own.canonicalize()
         && let (Some(dir), Some(last)) = (real.parent(), relative.file_name())
     {

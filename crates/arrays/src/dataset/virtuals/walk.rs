@@ -1,4 +1,4 @@
-//! The elements of a selection in row-major order, which pairs the elements of a source with those of a virtual
+//! The elements of a selection in row-major order. This order pairs the elements of a source with those of a virtual
 //! dataset.
 
 use h5logfs_common::fault::Fault;
@@ -102,8 +102,8 @@ impl Indices {
     }
 }
 
-/// The elements of a selection in a dataset of these dimensions. An unlimited selection ends at its edge. Fails for
-/// any other selection that goes past it.
+/// The elements of a selection in a dataset of these dimensions. An unlimited selection ends at the edge of the
+/// dataset. Any other selection fails where it goes past the edge.
 pub fn walk(picked: &Picked, dims: &[u64]) -> Result<Walk> {
     let other_rank = |rank: usize| -> Fault {
         format!("a selection of rank {rank} in {dims:?} elements").into()
@@ -209,7 +209,7 @@ impl Walk {
         }
     }
 
-    /// The element of a number, and how many selected elements follow it in its row.
+    /// The element with a number, and the number of selected elements that follow it in its row.
     pub fn element(&self, number: u64) -> (Vec<u64>, u64) {
         match self {
             Walk::Grid(along) => {
