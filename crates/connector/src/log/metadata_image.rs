@@ -25,7 +25,7 @@ use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
 /// Ends the name of the file in memory, after the path of the log. No file has this name: libhdf5 checks whether one exists.
-const SUFFIX: &str = ".h5logfs-metadata_image";
+const SUFFIX: &str = ".h5logfs-image";
 
 /// The metadata image of an open log.
 ///
