@@ -376,23 +376,38 @@ fn plug_ins_print_nothing() {
 }
 
 /// The crates of this project, and the others that each may use.
-const CRATES: [(&str, &[&str]); 21] = [
+const CRATES: [(&str, &[&str]); 22] = [
     ("h5logfs-common", &[]),
     ("h5logfs-adios", &["h5logfs-common"]),
-    ("h5logfs-log", &["h5logfs-common", "h5logfs-adios"]),
+    ("h5logfs-hdf5-format", &["h5logfs-common"]),
+    (
+        "h5logfs-log",
+        &["h5logfs-common", "h5logfs-adios", "h5logfs-hdf5-format"],
+    ),
     (
         "h5logfs-objects",
-        &["h5logfs-common", "h5logfs-adios", "h5logfs-log"],
+        &[
+            "h5logfs-common",
+            "h5logfs-adios",
+            "h5logfs-hdf5-format",
+            "h5logfs-log",
+        ],
     ),
     (
         "h5logfs-view",
-        &["h5logfs-common", "h5logfs-adios", "h5logfs-log"],
+        &[
+            "h5logfs-common",
+            "h5logfs-adios",
+            "h5logfs-hdf5-format",
+            "h5logfs-log",
+        ],
     ),
     (
         "h5logfs-catalog",
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
         ],
@@ -402,8 +417,8 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
-            "h5logfs-objects",
             "h5logfs-view",
             "h5logfs-catalog",
         ],
@@ -413,6 +428,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
         ],
@@ -423,6 +439,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -434,6 +451,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -449,6 +467,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -461,6 +480,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -476,6 +496,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -492,6 +513,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -503,6 +525,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
         ],
@@ -512,6 +535,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-output",
@@ -522,6 +546,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -537,8 +562,8 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
-            "h5logfs-objects",
             "h5logfs-view",
             "h5logfs-catalog",
             "h5logfs-arrays",
@@ -549,6 +574,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -613,6 +639,7 @@ fn crates_use_only_what_is_below_them() {
 fn logs_views_and_plug_ins_need_no_c_library_and_no_program() {
     for name in [
         "h5logfs-common",
+        "h5logfs-hdf5-format",
         "h5logfs-log",
         "h5logfs-objects",
         "h5logfs-view",

@@ -8,8 +8,10 @@ use super::dataset::Dataset;
 use h5logfs_catalog::direct::{self, Inside, OpenLog, Opened, Options};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
-use h5logfs_objects::{self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Value};
+use h5logfs_hdf5_format::HeaderBytes;
+use h5logfs_hdf5_format::{
+    self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Value,
+};
 
 /// One state of a log, as the HDF5 objects that its program meant. Clones are the same open log, and threads may
 /// share it.
@@ -48,7 +50,7 @@ pub enum Object {
     /// A dataset.
     Dataset(Box<Dataset>),
     /// A named datatype.
-    Datatype(h5logfs_objects::Datatype),
+    Datatype(h5logfs_hdf5_format::Datatype),
 }
 
 impl Log {

@@ -2,15 +2,11 @@
 //! chunks and their indexes are missing.
 //!
 //! * [`compact`]: a new file with only what was written, in compressed chunks.
-//! * [`chunk_index`]: the chunk index of a dataset.
-//! * [`index_reader`]: reads a chunk index.
 //! * [`error`]: the errors.
 //! * [`settle`]: turns a log into an ordinary file in place.
 
 #![deny(missing_docs)]
 
-pub mod chunk_index;
 pub mod compact;
 pub mod error;
-pub mod index_reader;
 pub mod settle;

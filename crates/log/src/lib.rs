@@ -1,4 +1,4 @@
-//! Log layouts, and what there is beside them on disk: journals, file metadata, filters, snapshots, messages of scans.
+//! Log layouts, and what there is beside them on disk: journals, snapshots, messages of scans.
 //!
 //! A [`Snapshot`](snapshot::Snapshot) says where the parts of one log lie. A [`Layout`] reads its record tables; nothing
 //! above the layouts knows which one it is. The crate needs neither libhdf5 nor FUSE nor MPI. This root only names modules
@@ -24,10 +24,10 @@
 //! | [`journal`] | the form of a log that is not closed |
 //! | [`snapshot`] | what the scan of one log file found, as plain data |
 //! | [`scan`] | what client and server of a scan share |
-//! | [`image`], [`btree`], [`filters`] | structures of HDF5 files |
+//! | [`hdf5_bytes`] | HDF5 files on disk as bytes that `h5logfs_hdf5_format` reads |
 //! | [`boxes`] | many hyperslabs in little memory |
 //!
-//! Modules use what stands below them: `scan`, `snapshot`, `recognition`, `part_names`, `tables`, `journal`, `filters`, then
+//! Modules use what stands below them: `scan`, `snapshot`, `recognition`, `part_names`, `tables`, `journal`, then
 //! the layouts and all others. `layout` is below the layouts.
 
 #![deny(missing_docs)]
@@ -36,19 +36,16 @@ pub mod adios;
 pub mod arrangement;
 pub mod base;
 pub mod boxes;
-pub mod btree;
 pub mod classic;
 mod column;
 pub mod conversion;
 mod counters;
-pub mod deflate;
 pub mod descriptors;
 pub mod file_id;
-pub mod filters;
 pub mod flat;
 pub mod front;
 pub mod front_bytes;
-pub mod image;
+pub mod hdf5_bytes;
 pub mod journal;
 pub mod lasting;
 pub mod lattice;
@@ -74,7 +71,6 @@ pub mod snapshot;
 pub mod source_dir;
 pub mod source_file;
 pub mod striped;
-mod szip;
 pub mod tables;
 pub mod tiling;
 pub mod walk;

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes;
 
 use crate::arrangement::Arrangement;
-use crate::filters::Filter;
 use crate::flat::Flat;
-use crate::image::MAX_RANK;
 use crate::journal::Header;
 use crate::journal::sealed::Sealed;
 use crate::journal::unflushed::{Flushed, data_files};
@@ -22,6 +20,8 @@ use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::MAX_RANK;
+use h5logfs_hdf5_format::filters::Filter;
 
 /// One state of one log file. The default has no source: it is what a layout starts from that has no more to say.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,9 +32,9 @@ pub struct Snapshot {
     /// [`Snapshot::image_at`] says otherwise.
     #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
-    /// The address of the image without its first [`SUPERBLOCK`](crate::image::SUPERBLOCK) bytes, where these do not
+    /// The address of the image without its first [`SUPERBLOCK`](h5logfs_hdf5_format::SUPERBLOCK) bytes, where these do not
     /// follow them: such an image is to be added to the log file itself
-    /// ([`Added::from_bytes`](crate::image::Added::from_bytes)), and the file grows by it while a view reads it.
+    /// ([`Added::from_bytes`](h5logfs_hdf5_format::Added::from_bytes)), and the file grows by it while a view reads it.
     pub image_at: Option<u64>,
     /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
     pub sources: Vec<Source>,
@@ -474,7 +474,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filters::SHUFFLE;
+    use h5logfs_hdf5_format::filters::SHUFFLE;
 
     fn from_bytes(bytes: &[u8]) -> Result<Reserved<Snapshot>, Fault> {
         Snapshot::from_bytes(&Task::unlimited(), bytes)

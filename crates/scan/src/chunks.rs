@@ -2,8 +2,9 @@
 //! Specification, III.A.1 and VII.D). libhdf5 1.10 looks at all chunks before the wanted one for each query, which
 //! takes minutes for some hundred thousand chunks.
 
-use h5logfs_log::btree;
-use h5logfs_log::image::{Fields, Hdf5, HeaderBytes, Image};
+use h5logfs_hdf5_format::btree;
+use h5logfs_hdf5_format::{Fields, HeaderBytes, Image};
+use h5logfs_log::hdf5_bytes::Hdf5;
 
 use h5logfs_common::fault::Fault;
 

@@ -2,7 +2,7 @@
 
 use super::View;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
+use h5logfs_hdf5_format::HeaderBytes;
 
 /// The bytes behind the user block that are file metadata. Where the files of the log have the bytes of the canonical file as
 /// they are, these are all.

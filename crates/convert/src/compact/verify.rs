@@ -10,8 +10,8 @@ use std::thread;
 use parking_lot::Mutex;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::{Filter, decode};
-use h5logfs_log::image::{HeaderBytes, Image};
+use h5logfs_hdf5_format::filters::{Filter, decode};
+use h5logfs_hdf5_format::{HeaderBytes, Image};
 use h5logfs_view::ChunkId;
 
 use super::left_out::LeftOut;
@@ -19,9 +19,8 @@ use super::parts::{Part, Parts, What};
 use super::placing::Complete;
 use super::sequence::Compacted;
 use super::{Layout, Source};
-use crate::chunk_index::StoredChunk;
 use crate::error::{Error, Result};
-use crate::index_reader::read_index;
+use h5logfs_hdf5_format::btree::{StoredChunk, read_stored};
 
 /// The bytes of a file after its user block.
 struct Written<'a> {
@@ -199,7 +198,11 @@ fn place(
     Ok(match (is_chunked, address) {
         (false, address) => Place::Piece(address),
         (true, None) => Place::Chunks(Vec::new()),
-        (true, Some(root)) => Place::Chunks(read_index(written, root, source.view.grid(number))?),
+        (true, Some(root)) => {
+            let grid = source.view.grid(number);
+            let number_at = |origin: &[u64]| grid.number_at(origin);
+            Place::Chunks(read_stored(written, root, grid.dims.len(), number_at)?)
+        }
     })
 }
 

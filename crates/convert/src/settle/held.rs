@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::{Image, SUPERBLOCK};
+use h5logfs_hdf5_format::{Image, SUPERBLOCK};
 use h5logfs_log::journal::{self, Beside, JobState};
 use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;

@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use crate::image::btree2::Tree;
-use crate::image::object_header::{self, Mode};
-use crate::image::{Hdf5, HeaderBytes, Window, read_checked, read_vec};
+use crate::hdf5_bytes::Hdf5;
 use crate::source_file::SourceFile;
+use h5logfs_hdf5_format::btree2::Tree;
+use h5logfs_hdf5_format::object_header::{self, Mode};
+use h5logfs_hdf5_format::{HeaderBytes, Window, read_checked, read_vec};
 
 /// Larger blocks are not read, in bytes.
 const MOST: u64 = 1 << 20;

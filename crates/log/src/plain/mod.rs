@@ -16,8 +16,8 @@ use metadata::{Message, Metadata};
 use name_index::Indexed;
 use superblock::Superblock;
 
-use crate::image::Fields;
-use crate::image::object_header::kind;
+use h5logfs_hdf5_format::Fields;
+use h5logfs_hdf5_format::object_header::kind;
 
 use super::source_file::SourceFile;
 use super::{classic, logvol};

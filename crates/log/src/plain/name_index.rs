@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use super::metadata::Metadata;
-use crate::image::btree2::{ATTRIBUTES_BY_NAME, LINKS_BY_NAME};
-use crate::image::{Fields, lookup3};
+use h5logfs_hdf5_format::btree2::{ATTRIBUTES_BY_NAME, LINKS_BY_NAME};
+use h5logfs_hdf5_format::{Fields, lookup3};
 
 /// An index of names.
 pub struct Indexed {

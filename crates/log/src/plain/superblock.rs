@@ -1,7 +1,7 @@
 //! The superblock (II.A), versions 0 to 3.
 
 use super::metadata::Metadata;
-use crate::image::Fields;
+use h5logfs_hdf5_format::Fields;
 
 /// What is needed of a superblock.
 pub struct Superblock {

@@ -3,10 +3,9 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::SETTLING;
+use h5logfs_hdf5_format::SUPERBLOCK;
 
-/// Bytes of the superblock of an image: of version 0, with 8-byte addresses (II.A).
-pub const SUPERBLOCK: usize = 96;
+use super::SETTLING;
 
 /// The bytes that change last.
 pub type Superblock = [u8; SUPERBLOCK];

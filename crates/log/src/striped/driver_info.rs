@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use super::config::{checked_count, checked_stripe};
 use crate::flat::Patch;
-use crate::image::object_header::{self, Message, Mode, kind};
-use crate::image::{Fields, HeaderBytes, lookup3, read_vec};
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::object_header::{self, Message, Mode, kind};
+use h5logfs_hdf5_format::{Fields, HeaderBytes, lookup3, read_vec};
 
 /// Bytes of driver information read: it contains one path at most.
 const MOST_BYTES: u64 = 8 << 10;

@@ -7,12 +7,13 @@
 use std::ops::{ControlFlow, Range};
 
 use super::driver_info::Superblock;
-use crate::image::object_header::{self, Mode, kind};
-use crate::image::{Fields, Hdf5, HeaderBytes, Window, read_vec};
+use crate::hdf5_bytes::Hdf5;
 use crate::signature::find_signature;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::object_header::{self, Mode, kind};
+use h5logfs_hdf5_format::{Fields, HeaderBytes, Window, read_vec};
 
 /// Bytes of a file that are searched for structures.
 const MOST_BYTES: u64 = 64 << 20;

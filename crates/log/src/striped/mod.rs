@@ -18,7 +18,7 @@ pub mod subfiles;
 use serde::{Deserialize, Serialize};
 
 use crate::flat::Flat;
-use crate::image::{Hdf5, Window};
+use crate::hdf5_bytes::Hdf5;
 use crate::layout::{DatasetRecords, Layout, RecordTable};
 use crate::model::Logged;
 use crate::model::Selections;
@@ -31,6 +31,7 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::Window;
 
 /// How a file is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use super::driver_info::{Driver, Geometry, Superblock};
 use super::names::{Part, SubfileName};
 use super::{Found, Kind, Tables};
 use crate::flat::{Flat, FlatFile, FlatMember, end_of};
-use crate::image::{Hdf5, Window};
+use crate::hdf5_bytes::Hdf5;
 use crate::log_files::LogFiles;
 use crate::signature::find_signature;
 use crate::source_dir::SourcePath;
@@ -16,6 +16,7 @@ use crate::source_file::SourceFile;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::Window;
 
 /// The file that the user named: the stub, or a subfile where there is no stub.
 pub struct Entry<'a> {

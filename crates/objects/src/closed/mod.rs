@@ -9,18 +9,20 @@ mod plain;
 
 use std::collections::HashMap;
 
+use h5logfs_hdf5_format::object_header::kind;
+use h5logfs_hdf5_format::written::symbol_table::{Named, Table, To};
+use h5logfs_hdf5_format::{Added, SUPERBLOCK};
 use h5logfs_log::front::FRONT;
-use h5logfs_log::image::links::{Named, Table, To};
-use h5logfs_log::image::object_header::kind;
-use h5logfs_log::image::{Added, Space};
 use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
 use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::logvol::{MARK, names};
 use h5logfs_log::window::Piece;
 
 use crate::Result;
-use crate::written::header::{self, HEAD, Messages, PREFIX};
-use crate::written::{self, NewObject, Root, SIZES, SUPERBLOCK, link, superblock};
+use h5logfs_hdf5_format::written::header::{self, HEAD, Messages, PREFIX};
+use h5logfs_hdf5_format::written::{
+    self, NewObject, Root, SIZES, Space, datatype, link, superblock,
+};
 
 /// The objects of a log, but for addresses.
 #[derive(Debug)]
@@ -140,9 +142,13 @@ fn push_mark(messages: &mut Messages, (log, datasets): (ClosedLog<'_>, usize)) -
     let logs = i32::from(log.table.len > 0);
     let datasets = i32::try_from(datasets).ok()?;
     let numbers = [datasets, logs, logs, log.header.config, 1];
-    messages.push_list(MARK, header::integer(4, true), &numbers, i32::to_le_bytes)?;
+    messages.push_list(MARK, datatype::integer(4, true), &numbers, i32::to_le_bytes)?;
     let writer = log.header.writer.as_bytes();
-    let text = header::text(u32::try_from(writer.len()).ok()?);
+    let text = datatype::text(
+        u32::try_from(writer.len()).ok()?,
+        datatype::ZERO_PADDED,
+        false,
+    );
     let data = header::attribute(names::WRITER, &text, &header::SCALAR, writer)?;
     messages.push(kind::ATTRIBUTE, 0, &data).map(|_| ())
 }
@@ -167,12 +173,10 @@ fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
 
 /// A dataset of bytes of the file.
 fn bytes_of_log(piece: Piece) -> Option<Messages> {
-    /// Bit fields of one byte.
-    const BITS: [u8; 12] = [0x14, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0];
     const CONSTANT: u8 = 1;
     let mut messages = Messages::default();
     messages.push(kind::DATASPACE, 0, &header::list(piece.len))?;
-    messages.push(kind::DATATYPE, CONSTANT, &BITS)?;
+    messages.push(kind::DATATYPE, CONSTANT, &datatype::bitfield(1))?;
     // The place is there from the begin.
     let fill = header::fill_value(header::allocation::EARLY, &[])?;
     messages.push(kind::FILL_VALUE, CONSTANT, &fill)?;

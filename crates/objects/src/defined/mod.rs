@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::Space;
-use h5logfs_log::image::object_header::kind;
+use h5logfs_hdf5_format::SUPERBLOCK;
+use h5logfs_hdf5_format::object_header::kind;
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
@@ -23,10 +23,10 @@ use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::journal::value::Value;
 
 use crate::Result;
-use crate::written::dense::Dense;
-use crate::written::header::{self, HEAD, Messages, PREFIX, allocation};
-use crate::written::{
-    self, HeapValue, Made, NewObject, Root, SUPERBLOCK, Stored, Target, superblock,
+use h5logfs_hdf5_format::written::dense::Dense;
+use h5logfs_hdf5_format::written::header::{self, HEAD, Messages, PREFIX, allocation};
+use h5logfs_hdf5_format::written::{
+    self, Made, NewObject, Root, Space, Stored, Target, superblock,
 };
 
 /// The metadata image of a log: the one in its journal, or that of its definitions. Fails where definitions make more than an HDF5 file
@@ -270,7 +270,7 @@ impl<'a> Maker<'a> {
         });
         let texts: Option<Vec<_>> = texts.collect();
         let made = self.objects.get_mut(number)?;
-        made.in_heap(name, &datatype::variable_text(), space, texts?)
+        made.in_heap(name, &written::datatype::variable_text(), space, texts?)
     }
 
     /// Writes the attributes by which HDF5 knows dimension scales (HDF5 Dimension Scale Specification 1.0), and labels.
@@ -333,91 +333,5 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Bytes of an element of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
-const USE: usize = 16;
 /// The most uses of a scale that its header lists. A message has less than 64 KiB.
 const MOST_USES_IN_HEADER: usize = 3900;
-
-impl Made {
-    /// Adds an attribute whose elements lie in a heap: of each its length, and what is stored.
-    fn in_heap(
-        &mut self,
-        name: &str,
-        datatype: &[u8],
-        space: &[u8],
-        values: Vec<(u32, Stored)>,
-    ) -> Option<()> {
-        let elements = values.iter().flat_map(|(len, _)| {
-            let mut element = [0; 16];
-            element[..4].copy_from_slice(&len.to_le_bytes());
-            element
-        });
-        let elements: Vec<u8> = elements.collect();
-        let at = self.elements(name, datatype, space, &elements)?;
-        for (number, (len, stored)) in values.into_iter().enumerate() {
-            // A list without elements lies nowhere. A text does, or it would be none.
-            if len > 0 || matches!(stored, Stored::Bytes(_)) {
-                let at = at + 16 * number + 4;
-                self.heap_values.push(HeapValue { at, stored });
-            }
-        }
-        Some(())
-    }
-
-    /// Adds an attribute. Returns where its elements begin.
-    fn elements(
-        &mut self,
-        name: &str,
-        datatype: &[u8],
-        space: &[u8],
-        elements: &[u8],
-    ) -> Option<usize> {
-        let data = header::attribute(name, datatype, space, elements)?;
-        let at = self.push_attribute(name.as_bytes(), 0, &data)?;
-        Some(at + data.len() - elements.len())
-    }
-
-    /// Adds a text with a zero at its end, as readers expect it of scales.
-    fn terminated_text(&mut self, name: &str, text: &str) -> Option<()> {
-        let text = [text.as_bytes(), &[0]].concat();
-        let datatype = datatype::text(u32::try_from(text.len()).ok()?, 0, !text.is_ascii());
-        self.elements(name, &datatype, &header::SCALAR, &text)
-            .map(|_| ())
-    }
-
-    /// Adds the list of the dimensions that use a scale. `numbers` of objects, by the IDs of datasets.
-    fn reference_list(&mut self, uses: &[(usize, u32)], numbers: &[usize]) -> Option<()> {
-        let members = [
-            ("dataset", 0, datatype::reference()),
-            ("dimension", 8, header::integer(4, true).to_vec()),
-        ];
-        let datatype = datatype::compound(1, USE as u32, &members)?;
-        let elements = uses.iter().flat_map(|(_, dimension)| {
-            let mut element = [0; USE];
-            element[8..12].copy_from_slice(&dimension.to_le_bytes());
-            element
-        });
-        let elements: Vec<u8> = elements.collect();
-        let space = header::list(uses.len() as u64);
-        let at = self.elements("REFERENCE_LIST", &datatype, &space, &elements)?;
-        for (number, (dataset, _)) in uses.iter().enumerate() {
-            let object = numbers.get(*dataset)?;
-            self.references.push((at + USE * number, *object));
-        }
-        Some(())
-    }
-
-    /// Adds the scales of each dimension, which are IDs. `numbers` of objects, by the IDs of datasets.
-    fn dimension_list(&mut self, attached: &[Vec<u32>], numbers: &[usize]) -> Option<()> {
-        let of_dimension = |of: &Vec<u32>| {
-            let objects = of.iter().map(|id| numbers.get(*id as usize).copied());
-            let objects: Vec<usize> = objects.collect::<Option<_>>()?;
-            Some((u32::try_from(objects.len()).ok()?, Stored::Objects(objects)))
-        };
-        let attached = attached.iter().map(of_dimension);
-        let attached: Vec<_> = attached.collect::<Option<_>>()?;
-        let datatype = datatype::list_of(&datatype::reference());
-        let space = header::list(attached.len() as u64);
-        self.in_heap("DIMENSION_LIST", &datatype, &space, attached)
-    }
-}

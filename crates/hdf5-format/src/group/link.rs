@@ -1,0 +1,115 @@
+//! A link, and its message (IV.A.2.g).
+
+use crate::{Fields, Result};
+
+/// A link of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Whether the name is marked as UTF-8. Symbol tables mark none.
+    pub utf8: bool,
+    /// Its place in the order in which the links of the group were created, where the group keeps that.
+    pub order: Option<u64>,
+    /// What it leads to.
+    pub target: LinkTarget,
+}
+
+/// What a link leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkTarget {
+    /// The object at this address.
+    Hard(u64),
+    /// What is at this path: from the root group if it begins with a slash, else from the group of the link.
+    Soft(Vec<u8>),
+    /// An object of another file.
+    External {
+        /// The name of the file.
+        file: Vec<u8>,
+        /// The path of the object in it.
+        path: Vec<u8>,
+    },
+    /// A link of a type that a program has defined: its number.
+    Other(u8),
+}
+
+impl Link {
+    /// Reads a link message.
+    pub fn read(message: &[u8]) -> Result<Self> {
+        link(message).ok_or_else(|| "an unknown link message, or one that ends early".into())
+    }
+}
+
+fn link(message: &[u8]) -> Option<Link> {
+    const LENGTH: u8 = 3;
+    const HAS_ORDER: u8 = 4;
+    const HAS_TYPE: u8 = 8;
+    const HAS_CHARACTER_SET: u8 = 16;
+    const UTF8: u8 = 1;
+    const HARD: u8 = 0;
+    let mut fields = Fields(message);
+    fields.expect(&[1])?;
+    let flags = fields.u8()?;
+    let has = |flag| flags & flag != 0;
+    let class = if has(HAS_TYPE) { fields.u8()? } else { HARD };
+    let order = if has(HAS_ORDER) {
+        Some(fields.u64()?)
+    } else {
+        None
+    };
+    let utf8 = has(HAS_CHARACTER_SET) && fields.u8()? == UTF8;
+    let len = fields.number(1 << (flags & LENGTH))?;
+    let name = fields.take(usize::try_from(len).ok()?)?.to_vec();
+    Some(Link {
+        name,
+        utf8,
+        order,
+        target: target(class, &mut fields)?,
+    })
+}
+
+fn target(class: u8, fields: &mut Fields<'_>) -> Option<LinkTarget> {
+    const HARD: u8 = 0;
+    const SOFT: u8 = 1;
+    const EXTERNAL: u8 = 64;
+    if class == HARD {
+        return fields.u64().map(LinkTarget::Hard);
+    }
+    let len = fields.u16()?.into();
+    let value = fields.take(len)?;
+    Some(match class {
+        SOFT => LinkTarget::Soft(value.to_vec()),
+        EXTERNAL => {
+            // The first byte has a version and flags.
+            let mut texts = value.get(1..)?.split(|byte| *byte == 0).map(<[u8]>::to_vec);
+            LinkTarget::External {
+                file: texts.next()?,
+                path: texts.next()?,
+            }
+        }
+        other => LinkTarget::Other(other),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_to_objects_paths_and_files() {
+        let hard = Link::read(b"\x01\0\x01a\x07\0\0\0\0\0\0\0").unwrap();
+        assert_eq!((hard.order, hard.target), (None, LinkTarget::Hard(7)));
+        let soft = b"\x01\x1d\x01\x05\0\0\0\0\0\0\0\x01\x02\0ab\x02\0/x";
+        let found = Link::read(soft).unwrap();
+        assert_eq!((&found.name[..], found.order), (&b"ab"[..], Some(5)));
+        assert_eq!(found.target, LinkTarget::Soft(b"/x".to_vec()));
+        let external = Link::read(b"\x01\x08\x40\x01e\x06\0\0f\0/p\0").unwrap();
+        let (file, path) = (b"f".to_vec(), b"/p".to_vec());
+        assert_eq!(external.target, LinkTarget::External { file, path });
+        let other = Link::read(b"\x01\x08\x41\x01e\0\0").unwrap();
+        assert_eq!(other.target, LinkTarget::Other(65));
+        for len in 0..soft.len() {
+            assert!(Link::read(&soft[..len]).is_err());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Links (IV.A.2, IV.A.2.g and h; III.B): those of old groups in a symbol table, those of new ones as messages or in a fractal
+//! heap.
+
+mod link;
+mod symbol_table;
+
+pub use link::{Link, LinkTarget};
+
+use std::ops::ControlFlow;
+
+use crate::bounds::Allowance;
+use crate::btree2::{LINKS_BY_NAME, Tree};
+use crate::heap::FractalHeap;
+use crate::messages::Header;
+use crate::object_header::kind;
+use crate::{Fields, HeaderBytes, Objects, Result, at, lookup3};
+use symbol_table::SymbolTable;
+
+/// How many soft links one path may lead through. It is libhdf5's default.
+const MOST_SOFT_LINKS: usize = 16;
+/// How many names one path may have with those of its soft links.
+const MOST_NAMES: usize = 4096;
+/// The bytes of a record of the index: a hash, and the number of an object in the heap.
+const RECORD: usize = 11;
+
+/// The types of messages that say which links a group has.
+const KINDS: [u16; 3] = [kind::SYMBOL_TABLE, kind::LINK_INFO, kind::LINK];
+
+/// Where the links of a group are.
+enum Links<'a, B: ?Sized> {
+    Table(SymbolTable<'a, B>),
+    Header(Vec<Link>),
+    Dense {
+        heap: FractalHeap<'a, B>,
+        index: Tree<'a, B>,
+    },
+}
+
+impl<B: HeaderBytes> Objects<B> {
+    /// The links of the group at an address, by name. Where the group keeps the order in which they were created, each has its
+    /// place in it: [`Link::order`].
+    pub fn links(&self, group: u64) -> Result<Vec<Link>> {
+        let read = || {
+            let mut links = match Links::read(&self.bytes, group)?.ok_or(NO_GROUP)? {
+                Links::Table(table) => table.all()?,
+                Links::Header(links) => links,
+                Links::Dense { heap, index } => all_dense(&self.bytes, heap, &index)?,
+            };
+            links.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(links)
+        };
+        read().map_err(at(group))
+    }
+
+    /// The link of this name in the group at an address. Of a large group it reads a few blocks only.
+    pub fn link(&self, group: u64, name: impl AsRef<[u8]>) -> Result<Option<Link>> {
+        let read = || {
+            let links = Links::read(&self.bytes, group)?.ok_or(NO_GROUP)?;
+            links.find(name.as_ref())
+        };
+        read().map_err(at(group))
+    }
+
+    /// The address of the object that a path leads to, from the root group on. Soft links are followed. `None`: there is no
+    /// such link, or a soft link leads nowhere. Fails where the path leads through more than 16 soft links or 4096 names, to
+    /// another file, or through a link of a type that only programs know.
+    pub fn find(&self, path: impl AsRef<[u8]>) -> Result<Option<u64>> {
+        let path = path.as_ref();
+        self.follow(path)
+            .map_err(|fault| fault.at(String::from_utf8_lossy(path)))
+    }
+
+    fn follow(&self, path: &[u8]) -> Result<Option<u64>> {
+        let mut group = self.root();
+        // The next one is the last.
+        let mut names = parts(path);
+        let (mut followed, mut seen) = (0, 0);
+        while let Some(name) = names.pop() {
+            seen += 1;
+            if seen > MOST_NAMES {
+                return Err("it has many names".into());
+            }
+            let Some(links) = Links::read(&self.bytes, group).map_err(at(group))? else {
+                return Ok(None);
+            };
+            let Some(link) = links.find(&name).map_err(at(group))? else {
+                return Ok(None);
+            };
+            match link.target {
+                LinkTarget::Hard(address) => group = address,
+                LinkTarget::Soft(target) => {
+                    followed += 1;
+                    if followed > MOST_SOFT_LINKS {
+                        return Err("it leads through many soft links".into());
+                    }
+                    if target.starts_with(b"/") {
+                        group = self.root();
+                    }
+                    names.extend(parts(&target));
+                }
+                LinkTarget::External { file, path } => {
+                    let [file, path] = [&file, &path].map(|text| String::from_utf8_lossy(text));
+                    return Err(format!("it leads to {path} of another file, {file}").into());
+                }
+                LinkTarget::Other(class) => {
+                    return Err(format!("it leads through a link of type {class}").into());
+                }
+            }
+        }
+        Ok(Some(group))
+    }
+}
+
+const NO_GROUP: &str = "no group";
+
+/// The names of a path, the last one first.
+fn parts(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/');
+    let names = names.filter(|name| !name.is_empty() && *name != b".");
+    names.rev().map(<[u8]>::to_vec).collect()
+}
+
+impl<'a, B: HeaderBytes> Links<'a, B> {
+    /// `None` where the object is no group.
+    fn read(bytes: &'a B, address: u64) -> Result<Option<Self>> {
+        let header = Header::read(bytes, address, &KINDS)?;
+        if let Some(message) = header.first(kind::SYMBOL_TABLE) {
+            let table = SymbolTable::open(bytes, message.own_data()?)?;
+            return Ok(Some(Links::Table(table)));
+        }
+        let Some(info) = header.first(kind::LINK_INFO) else {
+            return Ok(None);
+        };
+        let places = dense_places(info.own_data()?).ok_or("an unknown link info message")?;
+        if let Some((heap, index)) = places {
+            return Ok(Some(Links::Dense {
+                heap: FractalHeap::open(bytes, heap)?,
+                index: index_of_names(bytes, index)?,
+            }));
+        }
+        let links = header
+            .all(kind::LINK)
+            .map(|message| Link::read(message.own_data()?));
+        links
+            .collect::<Result<_>>()
+            .map(|links| Some(Links::Header(links)))
+    }
+
+    fn find(self, name: &[u8]) -> Result<Option<Link>> {
+        match self {
+            Links::Table(table) => table.find(name),
+            Links::Header(links) => Ok(links.into_iter().find(|link| link.name == name)),
+            Links::Dense { heap, index } => find_dense(heap, &index, name),
+        }
+    }
+}
+
+/// The addresses of the heap and the index of names in a link info message (IV.A.2.c). `Some(None)`: the links are messages.
+fn dense_places(message: &[u8]) -> Option<Option<(u64, u64)>> {
+    const TRACKS_ORDER: u8 = 1;
+    let mut fields = Fields(message);
+    fields.expect(&[0])?;
+    if fields.u8()? & TRACKS_ORDER != 0 {
+        fields.skip(8)?;
+    }
+    let (heap, index) = (fields.address()?, fields.address()?);
+    Some(heap.zip(index))
+}
+
+fn index_of_names<B: HeaderBytes>(bytes: &B, address: u64) -> Result<Tree<'_, B>> {
+    let index = Tree::open(bytes, address, LINKS_BY_NAME)?;
+    if index.record_len() != RECORD {
+        return Err("an index of links with other records".into());
+    }
+    Ok(index)
+}
+
+fn all_dense<B: HeaderBytes>(
+    bytes: &B,
+    mut heap: FractalHeap<'_, B>,
+    index: &Tree<'_, B>,
+) -> Result<Vec<Link>> {
+    let mut links = Vec::new();
+    let mut left = Allowance::of(bytes);
+    index.all(|record| {
+        let link = heap.object(record.get(4..).unwrap_or_default())?;
+        left.take(link.len() as u64)?;
+        links.push(Link::read(&link)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(links)
+}
+
+fn find_dense<B: HeaderBytes>(
+    mut heap: FractalHeap<'_, B>,
+    index: &Tree<'_, B>,
+    name: &[u8],
+) -> Result<Option<Link>> {
+    let wanted = lookup3(name);
+    let mut found = None;
+    index.each(
+        |record| Ok(hash(record).cmp(&Some(wanted))),
+        |record| {
+            // Another name may have the same hash.
+            let link = Link::read(&heap.object(record.get(4..).unwrap_or_default())?)?;
+            if link.name != name {
+                return Ok(ControlFlow::Continue(()));
+            }
+            found = Some(link);
+            Ok(ControlFlow::Break(()))
+        },
+    )?;
+    Ok(found)
+}
+
+fn hash(record: &[u8]) -> Option<u32> {
+    Fields(record).u32()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_names() {
+        let names = |path: &str| {
+            let parts = parts(path.as_bytes()).into_iter().rev();
+            parts
+                .map(|name| String::from_utf8(name).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("/a//b/./c/"), ["a", "b", "c"]);
+        assert_eq!(names("/"), [""; 0]);
+        assert_eq!(names("..x"), ["..x"]);
+    }
+
+    #[test]
+    fn link_info_may_keep_an_order() {
+        let (heap, index) = (7u64.to_le_bytes(), 9u64.to_le_bytes());
+        let plain = [&[0, 0], &heap[..], &index].concat();
+        let ordered = [&[0, 3], &[0; 8][..], &heap, &index, &[0; 8]].concat();
+        for message in [plain, ordered] {
+            assert_eq!(dense_places(&message), Some(Some((7, 9))));
+        }
+        assert_eq!(
+            dense_places(&[&[0, 0], &[0xff; 16][..]].concat()),
+            Some(None)
+        );
+        assert_eq!(dense_places(&[0, 0, 1]), None);
+        assert_eq!(dense_places(&[&[1, 0], &[0xff; 16][..]].concat()), None);
+    }
+}

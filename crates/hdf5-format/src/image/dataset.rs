@@ -1,0 +1,228 @@
+//! What the object header of a dataset says, where it says all that there is to say.
+
+use std::ops::ControlFlow;
+
+use super::Image;
+use crate::Result;
+use crate::bytes::HeaderBytes;
+use crate::dataspace::Dataspace;
+use crate::object_header::{self, Message, Mode, Prefix, kind};
+
+/// A dataset without a comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatasetHeader {
+    /// Two datasets of a file in which these bytes are the same have the same type and creation properties.
+    pub like: Vec<u8>,
+    /// What its dataspace is.
+    pub space: Dataspace,
+    /// All of its attributes, in the order of the header.
+    pub attributes: Vec<HeaderAttribute>,
+    /// Access, modification, change and birth in seconds since 1970; 0 if not stored.
+    pub times: [u32; 4],
+}
+
+/// An attribute in an object header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderAttribute {
+    /// Its name, without the zero byte at the end.
+    pub name: Vec<u8>,
+    /// Its values. `None` if they are no integers, or such that not all values of their type are those of an `i64`.
+    pub integers: Option<Vec<i64>>,
+}
+
+impl<B: HeaderBytes> Image<B> {
+    /// The dataset whose object header is at `header`. `None` if there is more of it than is told here. Fails where the
+    /// header is not as libhdf5 makes it.
+    pub fn dataset(&self, header: u64) -> Result<Option<DatasetHeader>> {
+        if !self.has_usual_sizes()? {
+            return Ok(None);
+        }
+        let (like, times) = self.dataset_prefix(header)?;
+        let mut found = DatasetHeader {
+            like,
+            space: Dataspace::Null,
+            attributes: Vec::new(),
+            times,
+        };
+        let mut has_space = false;
+        let mut is_plain = true;
+        object_header::messages(&self.bytes, header, Mode::Strict, |message| {
+            is_plain = match message.kind {
+                kind::NIL | kind::CONTINUATION => true,
+                kind::DATASPACE => match self.space(&message)? {
+                    Some(space) => {
+                        found.space = space;
+                        has_space = true;
+                        true
+                    }
+                    None => false,
+                },
+                kind::MODIFICATION_TIME => {
+                    found.times[2] = self.u32_at(message.data + 4)?;
+                    found.like.push(kind::MODIFICATION_TIME as u8);
+                    true
+                }
+                kind::DATATYPE
+                | kind::FILL_VALUE
+                | kind::OLD_FILL_VALUE
+                | kind::LAYOUT
+                | kind::PIPELINE => {
+                    let data = message.body(&self.bytes)?;
+                    let data = without_size(message.kind, &data);
+                    found.like.extend([message.kind as u8, message.flags]);
+                    found.like.extend((data.len() as u32).to_le_bytes());
+                    found.like.extend(data);
+                    true
+                }
+                kind::ATTRIBUTE => match self.attribute(&message)? {
+                    Some(attribute) => {
+                        found.attributes.push(attribute);
+                        true
+                    }
+                    None => false,
+                },
+                kind::ATTRIBUTE_INFO => has_no_heap(&message.body(&self.bytes)?),
+                _ => false,
+            };
+            Ok(if is_plain {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        Ok((is_plain && has_space).then_some(found))
+    }
+
+    /// Whether the superblock (II.A) is the first of the file, and offsets and lengths have eight bytes.
+    fn has_usual_sizes(&self) -> Result<bool> {
+        if &self.get::<8>(0)? != b"\x89HDF\r\n\x1a\n" {
+            return Ok(false);
+        }
+        let at = match self.get::<1>(8)? {
+            [0 | 1] => 13,
+            _ => 9,
+        };
+        Ok(self.get::<2>(at)? == [8, 8])
+    }
+
+    /// What the prefix of an object header says of the creation properties, and the times of the object.
+    fn dataset_prefix(&self, header: u64) -> Result<(Vec<u8>, [u32; 4])> {
+        /// Flags of version 2, but for the two that say how long a length is.
+        const PROPERTIES: u8 = 0xfc;
+        let prefix = Prefix::read(&self.bytes, header)?;
+        let Some(flags) = prefix.flags() else {
+            return Ok((vec![1], [0; 4]));
+        };
+        let mut like = vec![2, flags & PROPERTIES];
+        let mut times = [0; 4];
+        if let Some(at) = prefix.times_at() {
+            let found = self.get::<16>(at)?;
+            for (time, found) in times.iter_mut().zip(found.as_chunks().0) {
+                *time = u32::from_le_bytes(*found);
+            }
+        }
+        if let Some(at) = prefix.limits_at() {
+            like.extend(self.get::<4>(at)?);
+        }
+        Ok((like, times))
+    }
+
+    /// Dataspace message (IV.A.2.b).
+    fn space(&self, message: &Message) -> Result<Option<Dataspace>> {
+        if message.is_shared() {
+            return Ok(None);
+        }
+        Ok(Dataspace::of_message(&message.body(&self.bytes)?))
+    }
+
+    /// Attribute message (IV.A.2.m). `None` where the attribute lies elsewhere, or is not in a known form.
+    fn attribute(&self, message: &Message) -> Result<Option<HeaderAttribute>> {
+        // An object with larger ones is made in another way.
+        const MOST: u16 = 32 << 10;
+        if message.is_shared() || message.len > MOST {
+            return Ok(None);
+        }
+        Ok(attribute(&message.body(&self.bytes)?))
+    }
+}
+
+fn attribute(data: &[u8]) -> Option<HeaderAttribute> {
+    let (&[version, shared], sizes) = data.split_first_chunk()?;
+    let (sizes, mut rest) = sizes.split_first_chunk::<6>()?;
+    let size = |at: usize| usize::from(u16::from_le_bytes([sizes[at], sizes[at + 1]]));
+    let pad = match version {
+        1 => 8,
+        2 => 1,
+        // The character set of the name comes before it.
+        3 => {
+            rest = rest.get(1..)?;
+            1
+        }
+        _ => return None,
+    };
+    let mut part = |size: usize| {
+        let part = rest.get(..size)?;
+        rest = rest.get(size.next_multiple_of(pad)..)?;
+        Some(part)
+    };
+    let name = part(size(0))?;
+    let (datatype, extent) = (part(size(2))?, part(size(4))?);
+    let (name, _) = name.split_at(name.iter().position(|b| *b == 0)?);
+    let is_here = version == 1 || shared == 0;
+    Some(HeaderAttribute {
+        name: name.to_vec(),
+        integers: is_here.then(|| integers(datatype, extent, rest)).flatten(),
+    })
+}
+
+/// The values of an attribute, from its datatype message (IV.A.2.d), its dataspace message, and its elements.
+fn integers(datatype: &[u8], extent: &[u8], elements: &[u8]) -> Option<Vec<i64>> {
+    const BIG_ENDIAN: u8 = 1;
+    const SIGNED: u8 = 8;
+    const INTEGER: u8 = 0;
+    let &[class, flags, 0, 0, size, 0, 0, 0, 0, 0, precision, 0, ..] = datatype else {
+        return None;
+    };
+    let is_signed = flags & SIGNED != 0;
+    let is_whole = u16::from(precision) == 8 * u16::from(size);
+    let is_known = matches!(size, 1 | 2 | 4) || size == 8 && is_signed;
+    if class & 0xf != INTEGER || flags & !(BIG_ENDIAN | SIGNED) != 0 || !is_whole || !is_known {
+        return None;
+    }
+    let count = Dataspace::of_message(extent)?.elements()?;
+    let size = usize::from(size);
+    let len = usize::try_from(count).ok()?.checked_mul(size)?;
+    let value = |element: &[u8]| {
+        let byte = |at: usize| match flags & BIG_ENDIAN {
+            0 => element[at],
+            _ => element[size - 1 - at],
+        };
+        let bits = (0..size).fold(0, |bits, at| bits | u64::from(byte(at)) << (8 * at));
+        let unused = 64 - 8 * size as u32;
+        if is_signed {
+            (bits << unused) as i64 >> unused
+        } else {
+            bits as i64
+        }
+    };
+    Some(elements.get(..len)?.chunks_exact(size).map(value).collect())
+}
+
+/// Attribute info message (IV.A.2.v): whether all attributes are in the header.
+fn has_no_heap(data: &[u8]) -> bool {
+    const TRACKS_ORDER: u8 = 1;
+    let (at, flags) = match *data {
+        [0, flags, ..] => (2 + 2 * usize::from(flags & TRACKS_ORDER), flags),
+        _ => return false,
+    };
+    flags & !3 == 0 && data.get(at..at + 8) == Some(&[0xff; 8])
+}
+
+/// The data of a message without those that follow from the extent: the size of contiguous storage (IV.A.2.i).
+fn without_size(kind: u16, data: &[u8]) -> &[u8] {
+    const CONTIGUOUS: u8 = 1;
+    match (kind, data) {
+        (kind::LAYOUT, [3 | 4, CONTIGUOUS, ..]) => &data[..data.len().min(10)],
+        _ => data,
+    }
+}

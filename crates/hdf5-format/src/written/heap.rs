@@ -1,0 +1,82 @@
+//! Global heap collections (III.E) of values of variable length.
+
+use super::Space;
+
+/// The least bytes of a collection.
+const LEAST: usize = 4096;
+/// Bytes in front of the objects, and in front of the bytes of each.
+const HEADER: usize = 16;
+/// A collection of more bytes gets no further object.
+const FULL: usize = 64 << 10;
+
+/// A collection that is not written yet.
+struct Collection {
+    objects: Vec<u8>,
+    count: u16,
+}
+
+impl Collection {
+    fn new() -> Self {
+        Collection {
+            objects: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Returns the number of the object.
+    fn add(&mut self, bytes: &[u8]) -> u32 {
+        self.count += 1;
+        self.push(self.count, bytes.len(), bytes);
+        self.objects
+            .resize(self.objects.len().next_multiple_of(8), 0);
+        self.count.into()
+    }
+
+    fn push(&mut self, number: u16, len: usize, bytes: &[u8]) {
+        self.objects.extend(number.to_le_bytes());
+        self.objects.extend([0; 6]);
+        self.objects.extend((len as u64).to_le_bytes());
+        self.objects.extend(bytes);
+    }
+
+    fn put(mut self, space: &mut Space) -> u64 {
+        let len = (HEADER + self.objects.len()).max(LEAST);
+        let free = len - HEADER - self.objects.len();
+        if free >= HEADER {
+            // Number 0 is free space, and its length counts its header.
+            self.push(0, free, &[]);
+        }
+        self.objects.resize(len - HEADER, 0);
+        let head = [b"GCOL\x01\0\0\0", &(len as u64).to_le_bytes()[..]].concat();
+        let address = space.put(&head);
+        space.put(&self.objects);
+        address
+    }
+}
+
+/// Writes values. Tells of each where it lies: the address of a collection, and its number there.
+pub fn put<'v>(
+    space: &mut Space,
+    values: impl Iterator<Item = &'v [u8]>,
+    mut placed: impl FnMut(&mut Space, usize, u64, u32),
+) {
+    let mut collection = Collection::new();
+    let mut numbers = Vec::new();
+    let mut flush = |space: &mut Space, collection: Collection, numbers: &mut Vec<(usize, u32)>| {
+        if numbers.is_empty() {
+            return;
+        }
+        let address = collection.put(space);
+        for (value, number) in numbers.drain(..) {
+            placed(space, value, address, number);
+        }
+    };
+    for (value, bytes) in values.enumerate() {
+        if collection.objects.len() > FULL {
+            let full = std::mem::replace(&mut collection, Collection::new());
+            flush(space, full, &mut numbers);
+        }
+        numbers.push((value, collection.add(bytes)));
+    }
+    flush(space, collection, &mut numbers);
+}
