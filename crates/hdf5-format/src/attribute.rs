@@ -4,16 +4,14 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::btree2::{ATTRIBUTES_BY_NAME, Tree};
 use crate::datatype::Datatype;
 use crate::heap::FractalHeap;
 use crate::messages::{Header, shared, shared_address};
+use crate::name_index::{Dense, NameIndex};
 use crate::object_header::{Prefix, kind};
-use crate::{Dataspace, Fields, HeaderBytes, Objects, Result, at, lookup3};
+use crate::{Dataspace, Fields, HeaderBytes, Objects, Result, at};
 
 const KINDS: [u16; 2] = [kind::ATTRIBUTE, kind::ATTRIBUTE_INFO];
-/// The bytes of a record of the index: the number of an object in the heap, flags, order, and a hash.
-const RECORD: usize = 17;
 const SHORT: &str = "an attribute that ends early";
 
 /// An attribute of an object.
@@ -37,9 +35,9 @@ struct Reader<'a, B: ?Sized> {
 }
 
 /// Where attributes lie that are in no message.
-struct Dense<'a, B: ?Sized> {
+struct Outside<'a, B: ?Sized> {
     heap: FractalHeap<'a, B>,
-    index: Tree<'a, B>,
+    index: NameIndex<'a, B>,
 }
 
 /// A record of the index.
@@ -47,7 +45,6 @@ struct Record<'a> {
     heap_id: &'a [u8],
     is_shared: bool,
     order: u32,
-    hash: u32,
 }
 
 impl<B: HeaderBytes> Objects<B> {
@@ -70,8 +67,8 @@ impl<B: HeaderBytes> Objects<B> {
             let attribute = reader.attribute(message.own_data()?)?;
             found.push((u32::from(message.order.unwrap_or(0)), attribute));
         }
-        if let Some(mut dense) = Dense::of(&self.bytes, &header)? {
-            dense.each(&mut reader, None, |order, attribute| {
+        if let Some(mut outside) = Outside::of(&self.bytes, &header)? {
+            outside.each(&mut reader, None, |order, attribute| {
                 found.push((order, attribute));
                 ControlFlow::Continue(())
             })?;
@@ -94,8 +91,8 @@ impl<B: HeaderBytes> Objects<B> {
             }
         }
         let mut found = None;
-        if let Some(mut dense) = Dense::of(&self.bytes, &header)? {
-            dense.each(&mut reader, Some(name), |_, attribute| {
+        if let Some(mut outside) = Outside::of(&self.bytes, &header)? {
+            outside.each(&mut reader, Some(name), |_, attribute| {
                 if attribute.name != name {
                     return ControlFlow::Continue(());
                 }
@@ -107,22 +104,20 @@ impl<B: HeaderBytes> Objects<B> {
     }
 }
 
-impl<'a, B: HeaderBytes> Dense<'a, B> {
+impl<'a, B: HeaderBytes> Outside<'a, B> {
     /// `None` where all attributes are messages.
     fn of(bytes: &'a B, header: &Header) -> Result<Option<Self>> {
         let Some(info) = header.first(kind::ATTRIBUTE_INFO) else {
             return Ok(None);
         };
-        let places = dense_places(info.own_data()?).ok_or("an unknown attribute info message")?;
-        let Some((heap, index)) = places else {
+        let dense = Dense::of_attributes(info.own_data()?);
+        let Some(dense) = dense.ok_or("an unknown attribute info message")? else {
             return Ok(None);
         };
-        let index = Tree::open(bytes, index, ATTRIBUTES_BY_NAME)?;
-        if index.record_len() != RECORD {
-            return Err("an index of attributes with other records".into());
-        }
-        let heap = FractalHeap::open(bytes, heap)?;
-        Ok(Some(Dense { heap, index }))
+        Ok(Some(Outside {
+            heap: FractalHeap::open(bytes, dense.heap)?,
+            index: NameIndex::of_attributes(bytes, dense.index)?,
+        }))
     }
 
     /// Shows attributes with their places in the order of their creation: all, or those whose names have the hash of this one.
@@ -132,39 +127,19 @@ impl<'a, B: HeaderBytes> Dense<'a, B> {
         name: Option<&[u8]>,
         mut see: impl FnMut(u32, Attribute) -> ControlFlow<()>,
     ) -> Result<()> {
-        let wanted = name.map(lookup3);
-        let Dense { heap, index } = self;
-        index.each(
-            |record| {
-                let hash = Record::read(record)?.hash;
-                Ok(hash.cmp(&wanted.unwrap_or(hash)))
-            },
-            |record| {
-                let record = Record::read(record)?;
-                if record.is_shared {
-                    return Err(
-                        "an attribute in the heap of shared messages: h5logfs does not read these"
-                            .into(),
-                    );
-                }
-                let message = heap.object(record.heap_id)?;
-                Ok(see(record.order, reader.attribute(&message)?))
-            },
-        )
+        let Outside { heap, index } = self;
+        index.each(name, |record| {
+            let record = Record::read(record)?;
+            if record.is_shared {
+                return Err(
+                    "an attribute in the heap of shared messages: h5logfs does not read these"
+                        .into(),
+                );
+            }
+            let message = heap.object(record.heap_id)?;
+            Ok(see(record.order, reader.attribute(&message)?))
+        })
     }
-}
-
-/// The addresses of the heap and the index of names in an attribute info message (IV.A.2.v). `Some(None)`: all attributes are
-/// messages.
-fn dense_places(message: &[u8]) -> Option<Option<(u64, u64)>> {
-    const TRACKS_ORDER: u8 = 1;
-    let mut fields = Fields(message);
-    fields.expect(&[0])?;
-    if fields.u8()? & TRACKS_ORDER != 0 {
-        fields.skip(2)?;
-    }
-    let (heap, index) = (fields.address()?, fields.address()?);
-    Some(heap.zip(index))
 }
 
 impl<'a> Record<'a> {
@@ -176,7 +151,6 @@ impl<'a> Record<'a> {
                 heap_id: fields.take(8)?,
                 is_shared: fields.u8()? & IS_SHARED != 0,
                 order: fields.u32()?,
-                hash: fields.u32()?,
             })
         };
         Ok(read().ok_or(SHORT)?)

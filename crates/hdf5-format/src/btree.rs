@@ -16,13 +16,14 @@ pub use stored::{StoredChunk, StoredIndex, read_stored};
 
 use std::ops::Range;
 
+use crate::UNDEFINED;
+
 /// "Indexed Storage Internal Node K" of the superblock: half the children of a full node.
 const K: u64 = 32;
 /// Children of a full node.
 const FAN_OUT: u64 = 2 * K;
 /// Signature, type, level, entries used, left and right sibling.
 const HEADER: u64 = 24;
-const UNDEFINED: u64 = u64::MAX;
 
 /// The key of one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Takes blocks of metadata apart.
 
+use crate::UNDEFINED;
+
 /// The fields of a block, one after the other. All numbers are little-endian. `None` where the block ends before.
 #[derive(Debug)]
 pub struct Fields<'a>(pub &'a [u8]);
@@ -52,6 +54,6 @@ impl<'a> Fields<'a> {
     /// An address; `Some(None)` where it is undefined.
     pub fn address(&mut self) -> Option<Option<u64>> {
         let address = self.u64()?;
-        Some((address != u64::MAX).then_some(address))
+        Some((address != UNDEFINED).then_some(address))
     }
 }

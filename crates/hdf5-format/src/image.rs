@@ -18,6 +18,7 @@ use crate::bytes::{HeaderBytes, HeaderBytesMut, read_array, read_vec};
 use crate::checksum::lookup3;
 use crate::fields::Fields;
 use crate::object_header::{self, Message, Mode, Prefix, kind};
+use crate::superblock::Places;
 
 /// Times in seconds since 1970, of the object whose header is at `header`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,17 +53,6 @@ impl<B: HeaderBytes> Image<B> {
 
     fn u32_at(&self, at: u64) -> Result<u32> {
         self.get(at).map(u32::from_le_bytes)
-    }
-
-    /// Where the superblock (II.A) says that the file ends.
-    pub fn end_of_file(&self) -> Result<u64> {
-        let at = match self.get::<1>(8)? {
-            [0] => 40,
-            [1] => 44,
-            [2 | 3] => 28,
-            [version] => return Err(format!("superblock version {version}").into()),
-        };
-        self.get(at).map(u64::from_le_bytes)
     }
 
     /// The data layout message (IV.A.2.i) of the object header at `header`.
@@ -135,26 +125,22 @@ impl<B: HeaderBytesMut> Image<B> {
         self.put(block.start + len, &lookup3(&bytes).to_le_bytes())
     }
 
-    /// Superblock (II.A): base address, end of file.
+    /// Sets base address and end of file in the superblock.
     pub fn set_superblock(&mut self, base: u64, end_of_file: u64) -> Result<()> {
-        let (base_at, end_at, checksum) = match self.get::<1>(8)? {
-            [0] => (24, 40, None),
-            [1] => (28, 44, None),
-            [2 | 3] => (12, 28, Some(0..48)),
-            [version] => return Err(format!("superblock version {version}").into()),
-        };
-        self.put(base_at, &base.to_le_bytes())?;
-        self.put(end_at, &end_of_file.to_le_bytes())?;
-        checksum.map_or(Ok(()), |block| self.checksum(block))
+        let places = Places::of(&self.bytes)?;
+        self.put(places.base, &base.to_le_bytes())?;
+        self.put(places.end, &end_of_file.to_le_bytes())?;
+        self.refresh_superblock()
     }
 
     /// Refreshes the checksum of the superblock, where it has one. libhdf5 clears a field of it in the image of an open file,
     /// and leaves the checksum as it was.
     pub fn refresh_superblock(&mut self) -> Result<()> {
-        match self.get::<1>(8)? {
-            [2 | 3] => self.checksum(0..48),
-            _ => Ok(()),
+        let places = Places::of(&self.bytes)?;
+        if places.has_checksum {
+            self.checksum(0..places.len)?;
         }
+        Ok(())
     }
 
     /// Data layout message (IV.A.2.i), version 3.

@@ -8,14 +8,16 @@
 //! | module | contents |
 //! |---|---|
 //! | `bytes`, `fields`, `window`, `checksum` | bytes of a file, their fields and checksums |
-//! | `superblock` | the superblock |
+//! | [`superblock`] | the superblock, the signature in front of it |
+//! | `driver_info` | driver information of superblocks |
 //! | [`object_header`], `messages` | object headers: the walk over their messages, and the messages that a reader asks for |
 //! | `objects` | [`Objects`]: what the object at an address is |
-//! | `group` | links and paths; in it `link`, one link, and `symbol_table`, the links of old groups |
+//! | `group` | links and paths of groups |
+//! | [`link`], [`symbol_table`] | link messages; symbol tables of old groups |
 //! | `attribute`, `dataset`, `datatype`, `dataspace` | attributes and datasets |
 //! | `chunks` | the chunks of a dataset by any chunk index |
 //! | [`btree`], [`btree2`] | B-trees of version 1 over chunks, read and written; B-trees of version 2 |
-//! | `heap` | local, global and fractal heaps |
+//! | `heap`, `name_index` | local, global and fractal heaps; the index of names of a fractal heap |
 //! | `value`, `virtuals` | elements as plain values; the mappings of virtual datasets |
 //! | [`filters`], [`deflate`], `szip` | filters of chunks |
 //! | [`written`] | objects written into new bytes |
@@ -47,15 +49,19 @@ mod dataset;
 mod dataspace;
 mod datatype;
 pub mod deflate;
+mod driver_info;
 mod fields;
 pub mod filters;
 mod group;
 mod heap;
 mod image;
+pub mod link;
 mod messages;
+mod name_index;
 pub mod object_header;
 mod objects;
-mod superblock;
+pub mod superblock;
+pub mod symbol_table;
 mod szip;
 mod value;
 mod virtuals;
@@ -72,17 +78,22 @@ pub use dataspace::Dataspace;
 pub use datatype::{
     Bits, Class, Datatype, FloatFormat, Member, Normalization, Padding, ReferenceKind,
 };
+pub use driver_info::DriverInfo;
 pub use fields::Fields;
-pub use group::{Link, LinkTarget};
-pub use heap::GlobalHeaps;
+pub use heap::{GlobalHeaps, LocalHeap};
 pub use image::{DatasetHeader, HeaderAttribute, Image, NewLinks, ObjectTimes, fill_value};
+pub use link::{Link, LinkTarget};
+pub use name_index::{Dense, NameIndex};
 pub use objects::{Object, ObjectKind, Objects};
-pub use superblock::SUPERBLOCK;
+pub use superblock::{SUPERBLOCK, Superblock};
 pub use value::{Region, Value};
 pub use virtuals::{Mapping, Picked, Steps, UNLIMITED};
 pub use window::Window;
 
 use objects::at;
+
+/// The undefined address (I.B).
+pub const UNDEFINED: u64 = u64::MAX;
 
 /// The largest rank of a dataspace (`H5S_MAX_RANK`).
 pub const MAX_RANK: usize = 32;

@@ -7,7 +7,8 @@ use crate::dataset::{self, DatasetInfo};
 use crate::datatype::Datatype;
 use crate::messages::{Header, OF_GROUPS};
 use crate::object_header::kind;
-use crate::{Result, superblock};
+use crate::superblock::Superblock;
+use crate::{Result, UNDEFINED};
 
 /// The objects of an HDF5 file. Each has the address of its object header as its number; addresses count from the
 /// superblock.
@@ -57,7 +58,10 @@ impl ObjectKind {
 impl<B: HeaderBytes> Objects<B> {
     /// The objects of a file whose superblock is the first of `bytes`. Fails where that is no superblock of versions 0 to 3.
     pub fn open(bytes: B) -> Result<Self> {
-        let root = superblock::root(&bytes)?;
+        let root = Superblock::read(&bytes)?.root;
+        if root == UNDEFINED {
+            return Err("a file without a root group".into());
+        }
         Ok(Objects { bytes, root })
     }
 

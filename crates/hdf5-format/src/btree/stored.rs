@@ -139,6 +139,7 @@ mod tests {
 
     use super::super::HEADER;
     use super::*;
+    use crate::UNDEFINED;
 
     /// Chunks in row-major order.
     struct Grid {
@@ -192,8 +193,6 @@ mod tests {
             })
         }
     }
-
-    const UNDEFINED: u64 = u64::MAX;
 
     /// The bytes of a file from `start` on.
     struct File {

@@ -31,6 +31,14 @@ impl<'a, B: HeaderBytes + ?Sized> LocalHeap<'a, B> {
         (data.checked_add(len)? <= bytes.size()).then_some(LocalHeap { bytes, data, len })
     }
 
+    /// All of its bytes. Fails where they are more than `most`.
+    pub fn all(&self, most: u64) -> Result<Vec<u8>> {
+        if self.len > most {
+            return Err(format!("a local heap of {} bytes", self.len).into());
+        }
+        read_vec(self.bytes, self.data, self.len)
+    }
+
     /// The bytes from `offset` to the next zero.
     pub fn text(&self, offset: u64) -> Result<Vec<u8>> {
         let (mut at, mut piece) = (offset, PIECE);
@@ -67,6 +75,8 @@ mod tests {
         ];
         let bytes = [header.concat(), data.into_bytes()].concat();
         let heap = LocalHeap::open(&bytes, 0).unwrap();
+        assert_eq!(heap.all(len).unwrap().len() as u64, len);
+        assert!(heap.all(len - 1).is_err());
         assert_eq!(heap.text(0), Ok(vec![]));
         assert_eq!(heap.text(1), Ok(b"a".to_vec()));
         assert_eq!(heap.text(3), Ok(long.into_bytes()));

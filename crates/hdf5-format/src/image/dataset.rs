@@ -6,7 +6,9 @@ use super::Image;
 use crate::Result;
 use crate::bytes::HeaderBytes;
 use crate::dataspace::Dataspace;
+use crate::name_index::Dense;
 use crate::object_header::{self, Message, Mode, Prefix, kind};
+use crate::superblock::Superblock;
 
 /// A dataset without a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +36,7 @@ impl<B: HeaderBytes> Image<B> {
     /// The dataset whose object header is at `header`. `None` if there is more of it than is told here. Fails where the
     /// header is not as libhdf5 makes it.
     pub fn dataset(&self, header: u64) -> Result<Option<DatasetHeader>> {
-        if !self.has_usual_sizes()? {
+        if Superblock::read(&self.bytes).is_err() {
             return Ok(None);
         }
         let (like, times) = self.dataset_prefix(header)?;
@@ -81,7 +83,9 @@ impl<B: HeaderBytes> Image<B> {
                     }
                     None => false,
                 },
-                kind::ATTRIBUTE_INFO => has_no_heap(&message.body(&self.bytes)?),
+                kind::ATTRIBUTE_INFO => {
+                    Dense::of_attributes(&message.body(&self.bytes)?) == Some(None)
+                }
                 _ => false,
             };
             Ok(if is_plain {
@@ -91,18 +95,6 @@ impl<B: HeaderBytes> Image<B> {
             })
         })?;
         Ok((is_plain && has_space).then_some(found))
-    }
-
-    /// Whether the superblock (II.A) is the first of the file, and offsets and lengths have eight bytes.
-    fn has_usual_sizes(&self) -> Result<bool> {
-        if &self.get::<8>(0)? != b"\x89HDF\r\n\x1a\n" {
-            return Ok(false);
-        }
-        let at = match self.get::<1>(8)? {
-            [0 | 1] => 13,
-            _ => 9,
-        };
-        Ok(self.get::<2>(at)? == [8, 8])
     }
 
     /// What the prefix of an object header says of the creation properties, and the times of the object.
@@ -206,16 +198,6 @@ fn integers(datatype: &[u8], extent: &[u8], elements: &[u8]) -> Option<Vec<i64>>
         }
     };
     Some(elements.get(..len)?.chunks_exact(size).map(value).collect())
-}
-
-/// Attribute info message (IV.A.2.v): whether all attributes are in the header.
-fn has_no_heap(data: &[u8]) -> bool {
-    const TRACKS_ORDER: u8 = 1;
-    let (at, flags) = match *data {
-        [0, flags, ..] => (2 + 2 * usize::from(flags & TRACKS_ORDER), flags),
-        _ => return false,
-    };
-    flags & !3 == 0 && data.get(at..at + 8) == Some(&[0xff; 8])
 }
 
 /// The data of a message without those that follow from the extent: the size of contiguous storage (IV.A.2.i).

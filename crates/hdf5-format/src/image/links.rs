@@ -9,21 +9,13 @@ use super::Image;
 use crate::Result;
 use crate::bytes::read_vec;
 use crate::fields::Fields;
-use crate::object_header::kind;
-use crate::superblock::SUPERBLOCK;
+use crate::object_header::{Message, kind};
+use crate::superblock::{ROOT_ENTRY, SUPERBLOCK, Superblock};
+use crate::symbol_table::{Named, Sizes, SymbolTable, Table, To, cached};
 use crate::written::Space;
-use crate::written::symbol_table::{ENTRY, LEAF, NODE, Named, Sizes, Table, To};
 
-/// Where the superblock of version 0 has the numbers of children of nodes, and the entry of the root group (II.A).
-const NODE_SIZES: u64 = 16;
-const ROOT: u64 = 56;
-
-/// Where an entry of a table has the address of the object, the kind of what is cached of it, and that.
-const ADDRESS: u64 = 8;
+/// Where an entry of a table has the kind of what is cached of the object.
 const CACHE: u64 = 16;
-const CACHED: u64 = 24;
-/// What is cached are the places of the table of a group.
-const IS_GROUP: u32 = 1;
 
 /// New links: for each group, by the address of its header, the names and the addresses of headers. Tables are written in this order,
 /// so that each scan makes the same image.
@@ -33,22 +25,17 @@ impl Image {
     /// Adds links to groups. `parents`: the group in which each of them is that is not the root group. Fails where a group is
     /// not of the old kind, or has the name of a new link already.
     pub fn add_links(&mut self, links: NewLinks<'_>, parents: &HashMap<u64, u64>) -> Result<()> {
-        let [0, ..] = self.get::<1>(8)? else {
+        let superblock = Superblock::read(&self.bytes)?;
+        let Some(sizes) = superblock.sizes.filter(|_| superblock.version == 0) else {
             return Err("links are added to files with a superblock of version 0 only".into());
         };
-        let [leaf, node] = [0, 2].map(|at| self.get(NODE_SIZES + at).map(u16::from_le_bytes));
-        let sizes = Sizes::of(leaf?, node?);
-        if sizes.leaf == 0 || sizes.node < 2 {
-            return Err("a superblock with nodes without children".into());
-        }
         let mut moved = HashMap::new();
         for (group, new) in links {
             let table = self.extend(group, new, sizes)?;
             moved.insert(group, table);
         }
-        let root = self.get(ROOT + ADDRESS).map(u64::from_le_bytes)?;
-        if let Some(table) = moved.get(&root) {
-            self.cache(ROOT, table)?;
+        if let Some(table) = moved.get(&superblock.root) {
+            self.cache(ROOT_ENTRY, table)?;
         }
         let mut around: Vec<u64> = moved
             .keys()
@@ -57,83 +44,53 @@ impl Image {
         around.sort_unstable();
         around.dedup();
         for parent in around {
-            for (at, entry) in self.entries(self.table(parent)?)? {
-                if let Some(table) = Fields(&entry[ADDRESS as usize..])
-                    .u64()
-                    .and_then(|group| moved.get(&group))
-                {
-                    self.cache(at, table)?;
-                }
+            for (at, table) in self.cached_places(parent, &moved)? {
+                self.cache(at, &table)?;
             }
         }
         Ok(())
     }
 
-    /// The message of a group that tells where its table is (IV.A.2.r).
-    fn table(&self, group: u64) -> Result<Table> {
+    /// The message of a group that says where its table is.
+    fn table_message(&self, group: u64) -> Result<Message> {
         let message = self.message(group, kind::SYMBOL_TABLE)?;
-        let message = message.ok_or("a group without a symbol table")?;
-        let body = message.body(&self.bytes)?;
-        let mut fields = Fields(&body);
-        let (tree, heap) = fields
-            .u64()
-            .zip(fields.u64())
-            .ok_or("a short symbol table message")?;
-        Ok(Table { tree, heap })
+        Ok(message.ok_or("a group without a symbol table")?)
+    }
+
+    fn table(&self, group: u64) -> Result<SymbolTable<'_, Vec<u8>>> {
+        let message = self.table_message(group)?.body(&self.bytes)?;
+        SymbolTable::open(&self.bytes, &message)
+    }
+
+    /// The entries of a group that lead to groups whose tables were moved, by their addresses.
+    fn cached_places(&self, group: u64, moved: &HashMap<u64, Table>) -> Result<Vec<(u64, Table)>> {
+        let mut places = Vec::new();
+        self.table(group)?.each_entry(|at, entry| {
+            let target = Fields(&entry[8..]).u64();
+            let table = target.and_then(|target| moved.get(&target));
+            places.extend(table.map(|table| (at, *table)));
+            Ok(())
+        })?;
+        Ok(places)
     }
 
     /// Keeps the place of the table of a group in the entry that leads to the group.
     fn cache(&mut self, entry: u64, table: &Table) -> Result<()> {
-        self.put(entry + CACHE, &IS_GROUP.to_le_bytes())?;
-        self.put(entry + CACHED, &table.to_bytes())
-    }
-
-    /// All entries of a table, and where they are.
-    fn entries(&self, table: Table) -> Result<Vec<(u64, [u8; ENTRY])>> {
-        let mut found = Vec::new();
-        let mut nodes = vec![table.tree];
-        // No image has as many nodes as this.
-        let mut left = self.bytes.len();
-        while let Some(at) = nodes.pop() {
-            left = left
-                .checked_sub(LEAF)
-                .ok_or("nodes of a group that lead round in a circle")?;
-            match self.get::<8>(at)? {
-                [b'T', b'R', b'E', b'E', 0, _, low, high] => {
-                    let count = u64::from(u16::from_le_bytes([low, high]));
-                    let body = read_vec(&self.bytes, at + NODE as u64, 8 + 16 * count)?;
-                    let words = body
-                        .as_chunks()
-                        .0
-                        .iter()
-                        .map(|word| u64::from_le_bytes(*word));
-                    nodes.extend(words.skip(1).step_by(2));
-                }
-                [b'S', b'N', b'O', b'D', 1, _, low, high] => {
-                    for number in 0..u64::from(u16::from_le_bytes([low, high])) {
-                        let at = at + LEAF as u64 + number * ENTRY as u64;
-                        found.push((at, self.get(at)?));
-                    }
-                }
-                _ => return Err(format!("no node of a group at {at}").into()),
-            }
-        }
-        Ok(found)
+        self.put(entry + CACHE, &cached::TABLE.to_le_bytes())?;
+        self.put(entry + CACHE + 8, &table.to_bytes())
     }
 
     /// Writes the table of a group anew, with more links.
     fn extend(&mut self, group: u64, new: Vec<(&[u8], u64)>, sizes: Sizes) -> Result<Table> {
         let old = self.table(group)?;
-        let data = self.get(old.heap + 24).map(u64::from_le_bytes)?;
         let mut links = Vec::with_capacity(new.len());
-        for (_, entry) in self.entries(old)? {
-            let name = Fields(&entry).u64().ok_or("a short entry")?;
-            let name = self.name(data.checked_add(name).ok_or("a name outside")?)?;
+        old.each_entry(|_, entry| {
             links.push(Named {
-                name: name.into(),
-                target: To::Entry(entry),
+                name: old.name(entry)?.into(),
+                target: To::Entry(*entry),
             });
-        }
+            Ok(())
+        })?;
         links.extend(new.into_iter().map(|(name, address)| Named {
             name: name.into(),
             target: To::Object(address),
@@ -145,18 +102,10 @@ impl Image {
         let mut space = Space::new(self.bytes.len().next_multiple_of(8) as u64);
         let table = Table::put(&mut space, links, sizes);
         self.append(&space.into_bytes());
-        let message = self.message(group, kind::SYMBOL_TABLE)?;
-        let message = message.ok_or("a group without a symbol table")?;
+        let message = self.table_message(group)?;
         self.put(message.data, &table.to_bytes())?;
         message.block.map_or(Ok(()), |block| self.checksum(block))?;
         Ok(table)
-    }
-
-    /// A text that ends with a zero.
-    fn name(&self, at: u64) -> Result<Vec<u8>> {
-        let bytes = self.bytes.get(usize::try_from(at)?..).unwrap_or_default();
-        let end = bytes.iter().position(|byte| *byte == 0);
-        Ok(bytes[..end.ok_or("a name that does not end")?].to_vec())
     }
 
     /// Appends bytes at a multiple of 8. Returns their address.

@@ -7,8 +7,6 @@
 //! |---|---|
 //! | [`header`] | object headers of version 1, and messages |
 //! | [`datatype`] | datatype messages |
-//! | [`link`] | link messages |
-//! | [`symbol_table`] | symbol tables |
 //! | `attributes` | attributes, with those of dimension scales |
 //! | [`dense`] | attributes of an object outside its header |
 //! | `heap` | global heaps: values of variable length |
@@ -19,27 +17,20 @@ pub mod datatype;
 pub mod dense;
 pub mod header;
 mod heap;
-pub mod link;
 mod space;
-pub mod symbol_table;
 
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use crate::link;
 use crate::object_header::kind;
+use crate::superblock::SIZES;
+use crate::symbol_table::{Named, Table, To};
 
 use dense::Dense;
 use header::{Messages, PREFIX};
-use symbol_table::{Named, Sizes, Table, To};
 
 pub use space::Space;
-
-/// Half as many links as a leaf of a symbol table has, and children as a node of its B-tree: the defaults of libhdf5, which the
-/// superblock names.
-const LEAF_K: u16 = 4;
-const NODE_K: u16 = 16;
-/// Sizes of the nodes of symbol tables.
-pub const SIZES: Sizes = Sizes::of(LEAF_K, NODE_K);
 
 /// An object that is complete but for addresses.
 #[derive(Debug)]
@@ -299,21 +290,4 @@ fn put_heap_values(
         space.set(at + 8, &number.to_le_bytes());
     });
     Some(())
-}
-
-/// A superblock of version 0 (II.A) of a file that ends at `end`.
-pub fn superblock(root: u64, table: Option<Table>, end: u64) -> Vec<u8> {
-    const HAS_TABLE: u32 = 1;
-    let mut bytes = b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0".to_vec();
-    bytes.extend([LEAF_K, NODE_K].map(u16::to_le_bytes).as_flattened());
-    bytes.extend([0; 4]);
-    // From byte 0 on; no free space, no driver.
-    let addresses = [0, u64::MAX, end, u64::MAX];
-    bytes.extend(addresses.map(u64::to_le_bytes).as_flattened());
-    // The root group has no name.
-    bytes.extend([0, root].map(u64::to_le_bytes).as_flattened());
-    bytes.extend(table.map_or(0, |_| HAS_TABLE).to_le_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend(table.map_or([0; 16], Table::to_bytes));
-    bytes
 }

@@ -6,14 +6,13 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::driver_info::Superblock;
 use crate::hdf5_bytes::Hdf5;
 use crate::signature::find_signature;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_hdf5_format::object_header::{self, Mode, kind};
-use h5logfs_hdf5_format::{Fields, HeaderBytes, Window, read_vec};
+use h5logfs_hdf5_format::{Fields, HeaderBytes, Superblock, Window, read_vec};
 
 /// Bytes of a file that are searched for structures.
 const MOST_BYTES: u64 = 64 << 20;
@@ -36,7 +35,7 @@ pub fn is_whole(file: &SourceFile) -> Result<bool> {
     };
     let bytes = Window::new(Hdf5 { source: file, base });
     let superblock = Superblock::read(&bytes);
-    let Some(superblock) = superblock.filter(|superblock| superblock.end <= file.len()) else {
+    let Some(superblock) = superblock.ok().filter(|found| found.end <= file.len()) else {
         return Ok(false);
     };
     // What cannot be read is absent.

@@ -10,8 +10,11 @@ mod plain;
 use std::collections::HashMap;
 
 use h5logfs_hdf5_format::object_header::kind;
-use h5logfs_hdf5_format::written::symbol_table::{Named, Table, To};
-use h5logfs_hdf5_format::{Added, SUPERBLOCK};
+use h5logfs_hdf5_format::superblock::{SIZES, new_superblock};
+use h5logfs_hdf5_format::symbol_table::{Named, Table, To};
+use h5logfs_hdf5_format::written::header::{self, HEAD, Messages, PREFIX};
+use h5logfs_hdf5_format::written::{self, NewObject, Root, Space, datatype};
+use h5logfs_hdf5_format::{Added, SUPERBLOCK, link};
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
 use h5logfs_log::journal::metadata_image::MetadataImage;
@@ -19,10 +22,6 @@ use h5logfs_log::logvol::{MARK, names};
 use h5logfs_log::window::Piece;
 
 use crate::Result;
-use h5logfs_hdf5_format::written::header::{self, HEAD, Messages, PREFIX};
-use h5logfs_hdf5_format::written::{
-    self, NewObject, Root, SIZES, Space, datatype, link, superblock,
-};
 
 /// The objects of a log, but for addresses.
 #[derive(Debug)]
@@ -65,7 +64,11 @@ impl ClosedObjects {
             return Err(TOO_MUCH.into());
         }
         front[SUPERBLOCK..][..own.len()].copy_from_slice(&own);
-        front[..SUPERBLOCK].copy_from_slice(&superblock(root, table, start + rest.len() as u64));
+        front[..SUPERBLOCK].copy_from_slice(&new_superblock(
+            root,
+            table,
+            start + rest.len() as u64,
+        ));
         log.id.mark(&mut front);
         let closed = Closed {
             flush: log.flush,

@@ -8,17 +8,15 @@ use std::rc::Rc;
 
 use h5logfs_hdf5_format::filters::{self, Filter};
 use h5logfs_hdf5_format::object_header::{self, Mode, Prefix, kind};
+use h5logfs_hdf5_format::written::header::{self, Messages, allocation};
+use h5logfs_hdf5_format::written::{HeapValue, Made, NewObject, Patches, Stored, Target, datatype};
+use h5logfs_hdf5_format::{
+    AttributeParts, Class, Dataspace, Datatype, GlobalHeaps, Layout, Link, LinkTarget, Objects,
+    ReferenceKind, link,
+};
 use h5logfs_log::logvol::{escaped, names};
 
 use crate::Result;
-use h5logfs_hdf5_format::written::header::{self, Messages, allocation};
-use h5logfs_hdf5_format::written::{
-    HeapValue, Made, NewObject, Patches, Stored, Target, datatype, link,
-};
-use h5logfs_hdf5_format::{
-    AttributeParts, Class, Dataspace, Datatype, GlobalHeaps, Layout, Link, LinkTarget, Objects,
-    ReferenceKind,
-};
 
 /// All objects of an image, the root group first, of which those with IDs are logged. `None` where libhdf5 has to copy them.
 pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<NewObject>>> {

@@ -16,6 +16,10 @@ use std::rc::Rc;
 use h5logfs_common::fault::Fault;
 use h5logfs_hdf5_format::SUPERBLOCK;
 use h5logfs_hdf5_format::object_header::kind;
+use h5logfs_hdf5_format::superblock::new_superblock;
+use h5logfs_hdf5_format::written::dense::Dense;
+use h5logfs_hdf5_format::written::header::{self, HEAD, Messages, PREFIX, allocation};
+use h5logfs_hdf5_format::written::{self, Made, NewObject, Root, Space, Stored, Target};
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
@@ -23,11 +27,6 @@ use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::journal::value::Value;
 
 use crate::Result;
-use h5logfs_hdf5_format::written::dense::Dense;
-use h5logfs_hdf5_format::written::header::{self, HEAD, Messages, PREFIX, allocation};
-use h5logfs_hdf5_format::written::{
-    self, Made, NewObject, Root, Space, Stored, Target, superblock,
-};
 
 /// The metadata image of a log: the one in its journal, or that of its definitions. Fails where definitions make more than an HDF5 file
 /// has room for.
@@ -322,7 +321,7 @@ impl<'a> Maker<'a> {
         if let Some(table) = placed.of_root {
             space.set(messages + HEAD as u64, &table.to_bytes());
         }
-        let superblock = superblock(root, placed.of_root, space.end());
+        let superblock = new_superblock(root, placed.of_root, space.end());
         space.set(0, &superblock);
         let address = |number: &usize| placed.addresses.get(*number).copied();
         let logged = self.of_datasets.iter().map(address);

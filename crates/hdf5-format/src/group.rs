@@ -1,27 +1,23 @@
 //! Links (IV.A.2, IV.A.2.g and h; III.B): those of old groups in a symbol table, those of new ones as messages or in a fractal
 //! heap.
 
-mod link;
-mod symbol_table;
-
-pub use link::{Link, LinkTarget};
-
 use std::ops::ControlFlow;
 
 use crate::bounds::Allowance;
-use crate::btree2::{LINKS_BY_NAME, Tree};
 use crate::heap::FractalHeap;
+use crate::link::{Link, LinkTarget};
 use crate::messages::Header;
+use crate::name_index::{Dense, NameIndex};
 use crate::object_header::kind;
-use crate::{Fields, HeaderBytes, Objects, Result, at, lookup3};
-use symbol_table::SymbolTable;
+use crate::symbol_table::SymbolTable;
+use crate::{HeaderBytes, Objects, Result, at};
 
 /// How many soft links one path may lead through. It is libhdf5's default.
 const MOST_SOFT_LINKS: usize = 16;
 /// How many names one path may have with those of its soft links.
 const MOST_NAMES: usize = 4096;
-/// The bytes of a record of the index: a hash, and the number of an object in the heap.
-const RECORD: usize = 11;
+/// Where in a record of the index the number of an object in the heap is.
+const HEAP_ID_AT: usize = 4;
 
 /// The types of messages that say which links a group has.
 const KINDS: [u16; 3] = [kind::SYMBOL_TABLE, kind::LINK_INFO, kind::LINK];
@@ -32,7 +28,7 @@ enum Links<'a, B: ?Sized> {
     Header(Vec<Link>),
     Dense {
         heap: FractalHeap<'a, B>,
-        index: Tree<'a, B>,
+        index: NameIndex<'a, B>,
     },
 }
 
@@ -131,11 +127,11 @@ impl<'a, B: HeaderBytes> Links<'a, B> {
         let Some(info) = header.first(kind::LINK_INFO) else {
             return Ok(None);
         };
-        let places = dense_places(info.own_data()?).ok_or("an unknown link info message")?;
-        if let Some((heap, index)) = places {
+        let dense = Dense::of_links(info.own_data()?).ok_or("an unknown link info message")?;
+        if let Some(dense) = dense {
             return Ok(Some(Links::Dense {
-                heap: FractalHeap::open(bytes, heap)?,
-                index: index_of_names(bytes, index)?,
+                heap: FractalHeap::open(bytes, dense.heap)?,
+                index: NameIndex::of_links(bytes, dense.index)?,
             }));
         }
         let links = header
@@ -155,35 +151,15 @@ impl<'a, B: HeaderBytes> Links<'a, B> {
     }
 }
 
-/// The addresses of the heap and the index of names in a link info message (IV.A.2.c). `Some(None)`: the links are messages.
-fn dense_places(message: &[u8]) -> Option<Option<(u64, u64)>> {
-    const TRACKS_ORDER: u8 = 1;
-    let mut fields = Fields(message);
-    fields.expect(&[0])?;
-    if fields.u8()? & TRACKS_ORDER != 0 {
-        fields.skip(8)?;
-    }
-    let (heap, index) = (fields.address()?, fields.address()?);
-    Some(heap.zip(index))
-}
-
-fn index_of_names<B: HeaderBytes>(bytes: &B, address: u64) -> Result<Tree<'_, B>> {
-    let index = Tree::open(bytes, address, LINKS_BY_NAME)?;
-    if index.record_len() != RECORD {
-        return Err("an index of links with other records".into());
-    }
-    Ok(index)
-}
-
 fn all_dense<B: HeaderBytes>(
     bytes: &B,
     mut heap: FractalHeap<'_, B>,
-    index: &Tree<'_, B>,
+    index: &NameIndex<'_, B>,
 ) -> Result<Vec<Link>> {
     let mut links = Vec::new();
     let mut left = Allowance::of(bytes);
-    index.all(|record| {
-        let link = heap.object(record.get(4..).unwrap_or_default())?;
+    index.each(None, |record| {
+        let link = heap.object(record.get(HEAP_ID_AT..).unwrap_or_default())?;
         left.take(link.len() as u64)?;
         links.push(Link::read(&link)?);
         Ok(ControlFlow::Continue(()))
@@ -193,28 +169,20 @@ fn all_dense<B: HeaderBytes>(
 
 fn find_dense<B: HeaderBytes>(
     mut heap: FractalHeap<'_, B>,
-    index: &Tree<'_, B>,
+    index: &NameIndex<'_, B>,
     name: &[u8],
 ) -> Result<Option<Link>> {
-    let wanted = lookup3(name);
     let mut found = None;
-    index.each(
-        |record| Ok(hash(record).cmp(&Some(wanted))),
-        |record| {
-            // Another name may have the same hash.
-            let link = Link::read(&heap.object(record.get(4..).unwrap_or_default())?)?;
-            if link.name != name {
-                return Ok(ControlFlow::Continue(()));
-            }
-            found = Some(link);
-            Ok(ControlFlow::Break(()))
-        },
-    )?;
+    index.each(Some(name), |record| {
+        // Another name may have the same hash.
+        let link = Link::read(&heap.object(record.get(HEAP_ID_AT..).unwrap_or_default())?)?;
+        if link.name != name {
+            return Ok(ControlFlow::Continue(()));
+        }
+        found = Some(link);
+        Ok(ControlFlow::Break(()))
+    })?;
     Ok(found)
-}
-
-fn hash(record: &[u8]) -> Option<u32> {
-    Fields(record).u32()
 }
 
 #[cfg(test)]
@@ -232,21 +200,5 @@ mod tests {
         assert_eq!(names("/a//b/./c/"), ["a", "b", "c"]);
         assert_eq!(names("/"), [""; 0]);
         assert_eq!(names("..x"), ["..x"]);
-    }
-
-    #[test]
-    fn link_info_may_keep_an_order() {
-        let (heap, index) = (7u64.to_le_bytes(), 9u64.to_le_bytes());
-        let plain = [&[0, 0], &heap[..], &index].concat();
-        let ordered = [&[0, 3], &[0; 8][..], &heap, &index, &[0; 8]].concat();
-        for message in [plain, ordered] {
-            assert_eq!(dense_places(&message), Some(Some((7, 9))));
-        }
-        assert_eq!(
-            dense_places(&[&[0, 0], &[0xff; 16][..]].concat()),
-            Some(None)
-        );
-        assert_eq!(dense_places(&[0, 0, 1]), None);
-        assert_eq!(dense_places(&[&[1, 0], &[0xff; 16][..]].concat()), None);
     }
 }

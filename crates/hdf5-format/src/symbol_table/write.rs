@@ -1,39 +1,10 @@
-//! Symbol tables: the links of old groups (III.A.1, III.B), and the local heap of their names (III.D).
+//! Writes symbol tables.
 
 use std::borrow::Cow;
 
-use super::Space;
-
-/// Bytes of an entry of a leaf (III.C).
-pub const ENTRY: usize = 40;
-/// Bytes in front of the entries of a leaf, and of the keys of a node.
-pub(crate) const LEAF: usize = 8;
-pub(crate) const NODE: usize = 24;
-const NONE: u64 = u64::MAX;
-
-/// How many children nodes have, and leaves links. The superblock of a file says it. Neither is 0.
-#[derive(Debug, Clone, Copy)]
-pub struct Sizes {
-    /// Links of a leaf.
-    pub leaf: usize,
-    /// Children of a node.
-    pub node: usize,
-}
-
-impl Sizes {
-    /// The halves of both that a superblock names.
-    pub const fn of(leaf_k: u16, node_k: u16) -> Self {
-        Sizes {
-            leaf: 2 * leaf_k as usize,
-            node: 2 * node_k as usize,
-        }
-    }
-
-    /// All nodes have room for all children.
-    fn node_bytes(self) -> usize {
-        NODE + 8 + 16 * self.node
-    }
-}
+use super::{ENTRY, LEAF, Sizes, Table, cached};
+use crate::UNDEFINED;
+use crate::written::Space;
 
 /// A link, and what it leads to.
 pub struct Named<'a> {
@@ -53,24 +24,7 @@ pub enum To {
     Entry([u8; ENTRY]),
 }
 
-/// Where the links of a group lie: what a symbol table message (IV.A.2.r) says.
-#[derive(Debug, Clone, Copy)]
-pub struct Table {
-    /// The root of its B-tree.
-    pub tree: u64,
-    /// The heap with its names.
-    pub heap: u64,
-}
-
 impl Table {
-    /// As the message, and the cache of an entry, have them.
-    pub fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.tree.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.heap.to_le_bytes());
-        bytes
-    }
-
     /// Writes the links of a group. They may be in any order.
     pub fn put(space: &mut Space, mut links: Vec<Named<'_>>, sizes: Sizes) -> Self {
         // Nearly all are in their order: a stable sort takes less time.
@@ -99,11 +53,10 @@ impl Table {
 
 /// Adds a symbol table entry to a leaf.
 fn put_entry(leaf: &mut Vec<u8>, name: u64, target: &To, names: &mut Names) {
-    const SOFT: u32 = 2;
     let (address, cached, path) = match target {
-        To::Object(address) => (*address, 0, 0),
+        To::Object(address) => (*address, cached::NOTHING, 0),
         // The heap is far smaller than 4 GiB: its names come from an image that is.
-        To::Path(path) => (NONE, SOFT, names.add(path) as u32),
+        To::Path(path) => (UNDEFINED, cached::PATH, names.add(path) as u32),
         To::Entry(entry) => {
             leaf.extend(name.to_le_bytes());
             leaf.extend(&entry[8..]);
@@ -139,11 +92,11 @@ fn put_tree(space: &mut Space, mut below: Vec<Child>, sizes: Sizes) -> u64 {
         for number in 0..count {
             let from = number * sizes.node;
             let children = &below[from..below.len().min(from + sizes.node)];
-            let left = number.checked_sub(1).map_or(NONE, address);
+            let left = number.checked_sub(1).map_or(UNDEFINED, address);
             let right = if number + 1 < count {
                 address(number + 1)
             } else {
-                NONE
+                UNDEFINED
             };
             let mut node = vec![b'T', b'R', b'E', b'E', 0, level];
             node.extend((children.len() as u16).to_le_bytes());

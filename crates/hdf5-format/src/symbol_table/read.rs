@@ -1,17 +1,11 @@
-//! The links of an old group: a version-1 B-tree of their names (III.A.1), whose leaves are symbol table nodes (III.B).
+//! Reads symbol tables.
 
 use std::cmp::Ordering;
 
-use super::link::{Link, LinkTarget};
+use super::{ENTRY, LEAF, NODE, Table, cached};
 use crate::bounds::Allowance;
 use crate::heap::LocalHeap;
-use crate::{Fields, HeaderBytes, Result, read_vec};
-
-/// Bytes of the header of a node of the tree.
-const NODE: u64 = 24;
-/// Bytes of the header of a leaf, and of an entry of it.
-const LEAF: u64 = 8;
-const ENTRY: u64 = 40;
+use crate::{Fields, HeaderBytes, Link, LinkTarget, Result, read_vec};
 
 /// A symbol table whose heap was opened.
 pub struct SymbolTable<'a, B: ?Sized> {
@@ -32,47 +26,53 @@ struct Node {
 impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
     /// The table that a symbol table message names (IV.A.2.r).
     pub fn open(bytes: &'a B, message: &[u8]) -> Result<Self> {
-        let mut fields = Fields(message);
-        let (root, heap) = fields
-            .u64()
-            .zip(fields.u64())
-            .ok_or("a short symbol table message")?;
+        let table = Table::of_message(message).ok_or("a short symbol table message")?;
         Ok(SymbolTable {
             bytes,
-            heap: LocalHeap::open(bytes, heap)?,
-            root,
+            heap: LocalHeap::open(bytes, table.heap)?,
+            root: table.tree,
         })
     }
 
     /// All links.
     pub fn all(&self) -> Result<Vec<Link>> {
         let mut links = Vec::new();
-        let mut nodes = Allowance::of(self.bytes);
         let mut names = Allowance::of(self.bytes);
+        self.each_entry(|_, entry| {
+            let link = self.link(entry)?;
+            let target = match &link.target {
+                LinkTarget::Soft(path) => path.len(),
+                _ => 0,
+            };
+            names.take((link.name.len() + target) as u64)?;
+            links.push(link);
+            Ok(())
+        })?;
+        Ok(links)
+    }
+
+    /// Shows the bytes of all entries and their addresses.
+    pub fn each_entry(&self, mut see: impl FnMut(u64, &[u8; ENTRY]) -> Result<()>) -> Result<()> {
+        let mut nodes = Allowance::of(self.bytes);
         // Nodes, and their levels where these are known.
         let mut to_read = vec![(self.root, None)];
         while let Some((address, level)) = to_read.pop() {
             let node = self.node(address, level)?;
-            nodes.take(NODE + 16 * node.children.len() as u64)?;
+            nodes.take((NODE + 16 * node.children.len()) as u64)?;
             if let Some(below) = node.level.checked_sub(1) {
                 to_read.extend(node.children.iter().map(|child| (*child, Some(below))));
                 continue;
             }
             for leaf in node.children {
                 let entries = self.leaf(leaf)?;
-                nodes.take(LEAF + entries.len() as u64)?;
-                for entry in entries.chunks_exact(ENTRY as usize) {
-                    let link = self.link(entry)?;
-                    let target = match &link.target {
-                        LinkTarget::Soft(path) => path.len(),
-                        _ => 0,
-                    };
-                    names.take((link.name.len() + target) as u64)?;
-                    links.push(link);
+                nodes.take((LEAF + entries.len()) as u64)?;
+                let (entries, _) = entries.as_chunks();
+                for (at, entry) in (leaf + LEAF as u64..).step_by(ENTRY).zip(entries) {
+                    see(at, entry)?;
                 }
             }
         }
-        Ok(links)
+        Ok(())
     }
 
     /// The link of this name.
@@ -97,7 +97,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
 
     fn find_in_leaf(&self, address: u64, name: &[u8]) -> Result<Option<Link>> {
         let entries = self.leaf(address)?;
-        let entries: Vec<&[u8]> = entries.chunks_exact(ENTRY as usize).collect();
+        let entries: Vec<&[u8]> = entries.chunks_exact(ENTRY).collect();
         let at = first_at_least(entries.len(), |at| {
             Ok(self.name(entries[at])?.as_slice().cmp(name))
         })?;
@@ -108,7 +108,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
     /// The node at `address`. `level` is known for all nodes but the root.
     fn node(&self, address: u64, level: Option<u8>) -> Result<Node> {
         let none = || format!("no node of a group at {address}");
-        let header = read_vec(self.bytes, address, NODE)?;
+        let header = read_vec(self.bytes, address, NODE as u64)?;
         let [b'T', b'R', b'E', b'E', 0, own_level, low, high, ..] = *header else {
             return Err(none().into());
         };
@@ -116,7 +116,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
             return Err(none().into());
         }
         let count = u16::from_le_bytes([low, high]);
-        let body = read_vec(self.bytes, address + NODE, u64::from(count) * 16 + 8)?;
+        let body = read_vec(self.bytes, address + NODE as u64, u64::from(count) * 16 + 8)?;
         let numbers = body
             .as_chunks()
             .0
@@ -134,21 +134,20 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
 
     /// The entries of a leaf.
     fn leaf(&self, address: u64) -> Result<Vec<u8>> {
-        let header = read_vec(self.bytes, address, LEAF)?;
+        let header = read_vec(self.bytes, address, LEAF as u64)?;
         let [b'S', b'N', b'O', b'D', 1, _, low, high] = *header else {
             return Err(format!("no symbol table node at {address}").into());
         };
         let count = u64::from(u16::from_le_bytes([low, high]));
-        read_vec(self.bytes, address + LEAF, count * ENTRY)
+        read_vec(self.bytes, address + LEAF as u64, count * ENTRY as u64)
     }
 
     /// The name of an entry (III.C).
-    fn name(&self, entry: &[u8]) -> Result<Vec<u8>> {
+    pub fn name(&self, entry: &[u8]) -> Result<Vec<u8>> {
         self.heap.text(Fields(entry).u64().ok_or("a short entry")?)
     }
 
     fn link(&self, entry: &[u8]) -> Result<Link> {
-        const SOFT: u32 = 2;
         let mut fields = Fields(entry);
         let mut read = || {
             fields.skip(8)?;
@@ -162,7 +161,7 @@ impl<'a, B: HeaderBytes + ?Sized> SymbolTable<'a, B> {
             utf8: false,
             order: None,
             target: match cached {
-                SOFT => LinkTarget::Soft(self.heap.text(path.into())?),
+                cached::PATH => LinkTarget::Soft(self.heap.text(path.into())?),
                 _ => LinkTarget::Hard(address),
             },
         })
