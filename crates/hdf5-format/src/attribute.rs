@@ -204,9 +204,9 @@ impl<'a> AttributeParts<'a> {
             Some(part)
         });
         let name = name?;
-        let end = name.iter().position(|byte| *byte == 0);
+        let end = name.iter().position(|byte| *byte == 0)?;
         Some(AttributeParts {
-            name: &name[..end.unwrap_or(name.len())],
+            name: &name[..end],
             datatype: datatype?,
             has_shared_datatype: flags & SHARED_DATATYPE != 0,
             space: space?,
@@ -243,8 +243,7 @@ impl<'a, B: HeaderBytes> Reader<'a, B> {
             return Err("its extent lies in another object".into());
         }
         let space = Dataspace::of_message(parts.space).ok_or("an unknown dataspace message")?;
-        let len = space.elements();
-        let len = len.and_then(|count| count.checked_mul(datatype.size.into()));
+        let len = space.bytes(datatype.size);
         let len = len.and_then(|len| usize::try_from(len).ok());
         let elements = len.and_then(|len| parts.rest.get(..len)).ok_or(SHORT)?;
         Ok(Attribute {

@@ -99,8 +99,7 @@ impl<B: HeaderBytes> Objects<B> {
             Some(_) => Layout::Other("its elements are in other files".to_owned()),
             None => Layout::of_message(
                 &data(kind::LAYOUT, "no dataset: it has no layout")?,
-                &datatype,
-                &space,
+                space.bytes(datatype.size),
             )?,
         };
         Ok(DatasetInfo {
@@ -134,12 +133,12 @@ impl<B: HeaderBytes> Objects<B> {
 }
 
 impl Layout {
-    /// Reads a data layout message (IV.A.2.i) of versions 1 to 5.
-    pub fn of_message(message: &[u8], datatype: &Datatype, space: &Dataspace) -> Result<Self> {
+    /// Reads a data layout message (IV.A.2.i) of versions 1 to 5. `len`: bytes of all elements, which versions 1 and 2 do not have.
+    pub fn of_message(message: &[u8], len: Option<u64>) -> Result<Self> {
         const SHORT: &str = "a layout message that ends early";
         let mut fields = Fields(message);
         match fields.u8().ok_or(SHORT)? {
-            1 | 2 => old_layout(&mut fields, datatype, space)?.ok_or(SHORT.into()),
+            1 | 2 => old_layout(&mut fields, len)?.ok_or(SHORT.into()),
             version @ 3..=5 => new_layout(version, &mut fields)?.ok_or(SHORT.into()),
             version => Err(format!("a layout message of version {version}").into()),
         }
@@ -152,13 +151,7 @@ const CHUNKED: u8 = 2;
 const VIRTUAL: u8 = 3;
 
 /// Versions 1 and 2.
-fn old_layout(
-    fields: &mut Fields<'_>,
-    datatype: &Datatype,
-    space: &Dataspace,
-) -> Result<Option<Layout>> {
-    let len = space.elements();
-    let len = len.and_then(|count| count.checked_mul(datatype.size.into()));
+fn old_layout(fields: &mut Fields<'_>, len: Option<u64>) -> Result<Option<Layout>> {
     let len = len.ok_or("a dataset of too many bytes")?;
     let mut read = || {
         let (rank, class) = (fields.u8()?, fields.u8()?);
@@ -278,22 +271,14 @@ fn numbers(fields: &mut Fields<'_>, count: usize, width: usize) -> Option<Vec<u6
 mod tests {
     use super::*;
 
-    fn datatype() -> Datatype {
-        Datatype::of_message(&[0x10, 8, 0, 0, 2, 0, 0, 0, 0, 0, 16, 0]).unwrap()
-    }
-
     fn read(message: &[u8]) -> Layout {
-        let space = Dataspace::Simple {
-            dims: vec![3, 4],
-            max_dims: vec![3, 4],
-        };
         for len in 0..message.len() {
             assert!(
-                Layout::of_message(&message[..len], &datatype(), &space).is_err(),
+                Layout::of_message(&message[..len], Some(24)).is_err(),
                 "{len}"
             );
         }
-        Layout::of_message(message, &datatype(), &space).unwrap()
+        Layout::of_message(message, Some(24)).unwrap()
     }
 
     #[test]

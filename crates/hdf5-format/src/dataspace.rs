@@ -51,6 +51,11 @@ impl Dataspace {
         }
     }
 
+    /// Bytes of all elements, each of `element` bytes; `None` where these are 2^64 or more.
+    pub fn bytes(&self, element: u32) -> Option<u64> {
+        self.elements()?.checked_mul(element.into())
+    }
+
     /// Whether no element has a place in it.
     pub fn is_empty(&self) -> bool {
         match self {

@@ -175,7 +175,7 @@ fn bits_of(number: u128, at: u32, count: u32) -> u128 {
     shifted & mask
 }
 
-fn integer(element: &[u8], signed: bool, big_endian: bool, bits: Bits) -> Value {
+pub(crate) fn integer(element: &[u8], signed: bool, big_endian: bool, bits: Bits) -> Value {
     let Some(number) = whole(element, big_endian) else {
         return Value::Bytes(element.to_vec());
     };

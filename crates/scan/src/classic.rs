@@ -148,7 +148,7 @@ fn open_log(request: ScanRequest<'_>, root: &Id, name: &str, file: Hdf5<'_>) -> 
     // Offsets are signed.
     let len = space.elements().filter(|len| *len <= i64::MAX as u64);
     let len = len.ok_or("more bytes than can be counted")?;
-    let found = chunks::of_bytes(file, h5::address(&dataset)?, len)?;
+    let found = chunks::of_bytes(file, file.base, h5::address(&dataset)?, len)?;
     let log = SourceFile::open(request.dir, request.relative)?;
     // The path may lead to another file by now.
     if log.identity() != file.source.identity() {

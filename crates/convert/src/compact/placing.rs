@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use h5logfs_hdf5_format::Image;
+use h5logfs_hdf5_format::{Image, UNDEFINED};
 
 use super::making::Outline;
 use super::{Layout, Source};
@@ -16,7 +16,6 @@ const ALIGN: u64 = 8;
 /// The largest file offset of system calls.
 const MAX_FILE: u64 = i64::MAX as u64;
 /// HDF5's undefined address.
-const UNDEFINED: u64 = u64::MAX;
 /// Bytes of chunk indexes written at once.
 const NODES_AT_ONCE: usize = 1 << 20;
 

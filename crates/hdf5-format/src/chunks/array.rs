@@ -6,6 +6,8 @@ use crate::{Fields, HeaderBytes, Result, read_checked};
 
 /// Bytes of signature, version, client and address of the header, with which each block begins.
 pub const PREFIX: u64 = 14;
+/// The most bytes of a block. libhdf5 divides larger ones into pages.
+const MOST_BLOCK: u64 = 64 << 20;
 /// Bytes of a checksum.
 pub const CHECKSUM: u64 = 4;
 
@@ -80,6 +82,9 @@ impl<'a, B: HeaderBytes + ?Sized> Walk<'a, B> {
     /// The bytes of a block, the checksum behind them not included.
     fn read(&mut self, address: u64, len: u64) -> Result<Vec<u8>> {
         let len = len.saturating_add(CHECKSUM);
+        if len > MOST_BLOCK {
+            return Err(format!("a block of a chunk index of {len} bytes").into());
+        }
         self.left.take(len)?;
         read_checked(self.bytes, address, len)
     }

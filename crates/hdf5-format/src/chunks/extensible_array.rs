@@ -171,3 +171,22 @@ impl<B: HeaderBytes + ?Sized> Reader<'_, B> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The header has the parameters that are the default of libhdf5.
+    #[test]
+    fn blocks_of_an_array_grow() {
+        let parameters = [8, 32, 4, 16, 4, 10];
+        let header = [b"EAHD\0\0", &parameters[..], &[0; 60]].concat();
+        let header = Header::of(&header, 1).unwrap();
+        let blocks = [0, 1, 2, 3, 4].map(|number| header.data_blocks(number));
+        assert_eq!(blocks, [(1, 16), (1, 32), (2, 32), (2, 64), (4, 64)]);
+        assert_eq!(
+            (header.direct, header.super_blocks, header.page),
+            (4, 29, 1024)
+        );
+    }
+}

@@ -4,11 +4,14 @@ use std::ops::ControlFlow;
 
 use super::Image;
 use crate::Result;
+use crate::attribute::AttributeParts;
 use crate::bytes::HeaderBytes;
 use crate::dataspace::Dataspace;
+use crate::datatype::{Class, Datatype};
 use crate::name_index::Dense;
 use crate::object_header::{self, Message, Mode, Prefix, kind};
 use crate::superblock::Superblock;
+use crate::value::{Value, integer};
 
 /// A dataset without a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,65 +142,37 @@ impl<B: HeaderBytes> Image<B> {
 }
 
 fn attribute(data: &[u8]) -> Option<HeaderAttribute> {
-    let (&[version, shared], sizes) = data.split_first_chunk()?;
-    let (sizes, mut rest) = sizes.split_first_chunk::<6>()?;
-    let size = |at: usize| usize::from(u16::from_le_bytes([sizes[at], sizes[at + 1]]));
-    let pad = match version {
-        1 => 8,
-        2 => 1,
-        // The character set of the name comes before it.
-        3 => {
-            rest = rest.get(1..)?;
-            1
-        }
-        _ => return None,
-    };
-    let mut part = |size: usize| {
-        let part = rest.get(..size)?;
-        rest = rest.get(size.next_multiple_of(pad)..)?;
-        Some(part)
-    };
-    let name = part(size(0))?;
-    let (datatype, extent) = (part(size(2))?, part(size(4))?);
-    let (name, _) = name.split_at(name.iter().position(|b| *b == 0)?);
-    let is_here = version == 1 || shared == 0;
+    let parts = AttributeParts::of_message(data).ok()?;
+    let is_here = !parts.has_shared_datatype && !parts.has_shared_space;
     Some(HeaderAttribute {
-        name: name.to_vec(),
-        integers: is_here.then(|| integers(datatype, extent, rest)).flatten(),
+        name: parts.name.to_vec(),
+        integers: is_here.then(|| integers(&parts)).flatten(),
     })
 }
 
-/// The values of an attribute, from its datatype message (IV.A.2.d), its dataspace message, and its elements.
-fn integers(datatype: &[u8], extent: &[u8], elements: &[u8]) -> Option<Vec<i64>> {
-    const BIG_ENDIAN: u8 = 1;
-    const SIGNED: u8 = 8;
-    const INTEGER: u8 = 0;
-    let &[class, flags, 0, 0, size, 0, 0, 0, 0, 0, precision, 0, ..] = datatype else {
+/// The values of an attribute.
+fn integers(parts: &AttributeParts<'_>) -> Option<Vec<i64>> {
+    let Datatype { size, class } = Datatype::of_message(parts.datatype).ok()?;
+    let Class::Integer {
+        signed,
+        big_endian,
+        bits,
+    } = class
+    else {
         return None;
     };
-    let is_signed = flags & SIGNED != 0;
-    let is_whole = u16::from(precision) == 8 * u16::from(size);
-    let is_known = matches!(size, 1 | 2 | 4) || size == 8 && is_signed;
-    if class & 0xf != INTEGER || flags & !(BIG_ENDIAN | SIGNED) != 0 || !is_whole || !is_known {
+    let is_whole = bits.offset == 0 && u32::from(bits.precision) == 8 * size;
+    let is_known = matches!(size, 1 | 2 | 4) || size == 8 && signed;
+    if !is_whole || !is_known {
         return None;
     }
-    let count = Dataspace::of_message(extent)?.elements()?;
-    let size = usize::from(size);
-    let len = usize::try_from(count).ok()?.checked_mul(size)?;
-    let value = |element: &[u8]| {
-        let byte = |at: usize| match flags & BIG_ENDIAN {
-            0 => element[at],
-            _ => element[size - 1 - at],
-        };
-        let bits = (0..size).fold(0, |bits, at| bits | u64::from(byte(at)) << (8 * at));
-        let unused = 64 - 8 * size as u32;
-        if is_signed {
-            (bits << unused) as i64 >> unused
-        } else {
-            bits as i64
-        }
+    let len = Dataspace::of_message(parts.space)?.bytes(size)?;
+    let elements = parts.rest.get(..usize::try_from(len).ok()?)?;
+    let value = |element| match integer(element, signed, big_endian, bits) {
+        Value::Integer(value) => i64::try_from(value).ok(),
+        _ => None,
     };
-    Some(elements.get(..len)?.chunks_exact(size).map(value).collect())
+    elements.chunks_exact(size as usize).map(value).collect()
 }
 
 /// The data of a message without those that follow from the extent: the size of contiguous storage (IV.A.2.i).

@@ -246,7 +246,7 @@ impl<'a> Base<'a> {
             return Ok(None);
         };
         let of = Datatype::of_message(datatype.data)?;
-        let (chunk, usual) = match Layout::of_message(layout.data, &of, &space)? {
+        let (chunk, usual) = match Layout::of_message(layout.data, space.bytes(of.size))? {
             Layout::Chunked { chunk, .. } => (Some(chunk), allocation::INCREMENTAL),
             Layout::Contiguous { .. } => (None, allocation::LATE),
             Layout::Compact(_) => (None, allocation::EARLY),
