@@ -1,4 +1,4 @@
-//! Metadata that are added to a file, before they are written to it.
+//! New metadata of a file before they are written.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use h5logfs_common::fault::Shortage;
 use crate::Result;
 use crate::bytes::{HeaderBytes, HeaderBytesMut};
 
-/// The metadata of a file: those in its front, and those that are added at its end. What lies between is not libhdf5's.
+/// The metadata of a file: the bytes of its front, and bytes to be added at its end. What lies between has no metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
     front: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct Added {
 }
 
 impl Added {
-    /// Of a file to which nothing is added yet. The first `front` bytes may be changed, too.
+    /// Reads the first `front` bytes of a file, to which nothing is added yet.
     pub fn to(file: &File, front: u64) -> io::Result<Self> {
         let start = file.metadata()?.len();
         let mut bytes = vec![0; front.min(start) as usize];
@@ -85,7 +85,7 @@ impl Added {
         self.start
     }
 
-    /// Writes it to the file: the objects first, then what leads to them.
+    /// Writes both parts to the file: the added bytes first, then the front, which leads to them.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         file.write_all_at(&self.rest, self.start)?;
         self.write_front_to(file)
@@ -102,7 +102,7 @@ impl Added {
         file.write_all_at(&self.front, 0)
     }
 
-    /// Lets the file end here.
+    /// Makes the file end at `end`.
     pub fn resize(&mut self, end: u64) -> Result<()> {
         let len = usize::try_from(end.saturating_sub(self.start))?;
         let more = len.saturating_sub(self.rest.len());
@@ -112,15 +112,15 @@ impl Added {
         Ok(())
     }
 
-    /// Fills `buf`. What lies between, and past the end of the file, is zeros: libhdf5 reads more than an object header
-    /// where it does not know its length.
+    /// Fills `buf` from byte `at` of the file on. Bytes between both parts, and past the end of the file, are zeros: libhdf5
+    /// reads more than an object header where it does not know the length.
     pub fn fill(&self, at: u64, buf: &mut [u8]) {
         buf.fill(0);
         copy_common(&self.front, 0, at, buf);
         copy_common(&self.rest, self.start, at, buf);
     }
 
-    /// Writes bytes, if need be past the end.
+    /// Replaces bytes from byte `at` of the file on. The file grows where they end behind it.
     pub fn put(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let end = at.checked_add(bytes.len() as u64).ok_or("past 2^64")?;
         if end > self.size() {
@@ -130,7 +130,7 @@ impl Added {
     }
 }
 
-/// Copies what bytes at `start` of a file have in common with `buf`, which is for those at `at`.
+/// Copies the bytes that two ranges of a file have in common: `from` begins at `start` of the file, `buf` at `at`.
 fn copy_common(bytes: &[u8], start: u64, at: u64, buf: &mut [u8]) {
     let ahead =
         |of: u64, other: u64| usize::try_from(other.saturating_sub(of)).unwrap_or(usize::MAX);

@@ -2,13 +2,13 @@
 
 use crate::{HeaderBytes, Result};
 
-/// The bytes that a walk may still take. In a sound file each is a part of one thing, so all things together are not longer
-/// than the file. This ends walks in circles, and bounds what many pointers to the same bytes take.
+/// The bytes that a walk may still read. In a sound file each byte is part of one structure, so all structures together are not
+/// longer than the file. The allowance ends walks in circles, and bounds what many pointers to the same bytes cost.
 #[derive(Debug)]
 pub struct Allowance(u64);
 
 impl Allowance {
-    /// Of a walk through all of these bytes.
+    /// The allowance of a walk through all of these bytes.
     pub fn of<B: HeaderBytes + ?Sized>(bytes: &B) -> Self {
         Allowance(bytes.size())
     }

@@ -1,12 +1,11 @@
-//! The chunk index of a dataset: a version 1 B-tree (HDF5 File Format Specification, III.A.1) over chunks that are numbered
-//! from 0 without gaps. All nodes but the last ones of each level are full, so place and bytes of each node can be
-//! computed.
+//! The chunk index of a dataset: a B-tree of version 1 (III.A.1).
 //!
-//! In the canonical file the chunks are those of the whole grid, and have their numbers there. A [sparse](Chunks) tree lies in
-//! the same place, with the same nodes, but lists only some of the chunks: a file may claim more of them than can be counted.
-//! Nodes without any such chunk are zeros, and no node leads to them.
+//! [`Tree`] is the tree over chunks that are numbered from 0 without gaps. All nodes but the last one of each level are full, so
+//! the place and the bytes of each node can be computed. The chunks may be those of a whole grid, or those of a list
+//! ([`StoredIndex`]). A [sparse](Chunks) tree lies in the same place, with the same nodes, but lists only some of the chunks: a
+//! file may claim more chunks than can be counted. Nodes without any listed chunk are zeros, and no node leads to them.
 //!
-//! [`read`] shows the chunks of any such tree.
+//! [`read`] shows the chunks of any tree, [`read_stored`] their numbers.
 
 mod reader;
 mod stored;
@@ -38,13 +37,13 @@ pub struct Key {
 
 /// The chunks that a tree lists.
 pub trait Chunks {
-    /// The first of them from this number on.
+    /// The first listed chunk from this number on.
     fn next(&self, from: u64) -> Option<u64>;
-    /// The last of them before this number.
+    /// The last listed chunk before this number.
     fn last_before(&self, end: u64) -> Option<u64>;
 }
 
-/// All of so many chunks.
+/// All chunks: this many.
 #[derive(Debug, Clone, Copy)]
 pub struct All(pub u64);
 

@@ -1,4 +1,4 @@
-//! Version-2 B-trees (HDF5 File Format Specification, III.A.2): the walk over their records, or over those in one place.
+//! B-trees of version 2 (III.A.2): the walk over all records, or over the records in one place of the order.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ const MOST_DEPTH: u16 = 16;
 /// Bytes of a header.
 const HEADER: u64 = 38;
 /// The bytes of a node beside records and pointers: signature, version, type, checksum.
-const FRAME: u64 = 10;
+pub(crate) const FRAME: u64 = 10;
 /// Larger nodes are not read, in bytes. Usual ones have some hundred.
 const MOST_NODE: u64 = 1 << 20;
 /// An end that comes too early.

@@ -17,7 +17,7 @@ pub trait HeaderBytes {
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()>;
 }
 
-/// The same, for bytes that can be changed.
+/// Random access to bytes of an HDF5 file that can be changed.
 pub trait HeaderBytesMut: HeaderBytes {
     /// Replaces the bytes from byte `at` on. Fails with the reason where that is not possible.
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()>;

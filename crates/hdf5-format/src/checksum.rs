@@ -43,6 +43,13 @@ pub fn lookup3(bytes: &[u8]) -> u32 {
     c
 }
 
+/// Bytes with their checksum behind them.
+pub(crate) fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+    let sum = lookup3(&bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

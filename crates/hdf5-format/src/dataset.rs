@@ -5,7 +5,7 @@ use crate::datatype::Datatype;
 use crate::filters::{self, Filter};
 use crate::messages::Header;
 use crate::object_header::kind;
-use crate::{Dataspace, Fields, HeaderBytes, Objects, Result, at, fill_value};
+use crate::{Dataspace, Fields, HeaderBytes, Objects, Result, at};
 
 /// The types of messages that tell what a dataset is.
 pub const KINDS: [u16; 7] = [
@@ -36,27 +36,27 @@ pub struct DatasetInfo {
 /// Where the elements of a dataset are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
-    /// Here.
+    /// In the layout message: these.
     Compact(Vec<u8>),
-    /// In one piece.
+    /// In one piece of the file.
     Contiguous {
-        /// Its address. `None`: no element was written.
+        /// Address of the piece. `None`: no element was written.
         address: Option<u64>,
-        /// Its bytes.
+        /// Bytes of the piece.
         len: u64,
     },
     /// In chunks.
     Chunked {
-        /// Where they are listed.
+        /// The index of the chunks.
         index: ChunkIndex,
-        /// The extent of each. No dimension is 0.
+        /// The extent of a chunk. No dimension is 0.
         chunk: Vec<u64>,
         /// Chunks that go past the edge of the dataset have no filters.
         has_plain_edges: bool,
     },
     /// In other datasets: the global heap collection with the mappings, and their number there. `None`: there are none.
     Virtual(Option<(u64, u32)>),
-    /// Somewhere else: what this crate cannot find.
+    /// In a place that this crate does not read: why.
     Other(String),
 }
 
@@ -132,8 +132,28 @@ impl<B: HeaderBytes> Objects<B> {
     }
 }
 
+/// The fill value in a message (IV.A.2.f). Empty stands for zeros, and for none.
+pub fn fill_value(message: &[u8]) -> Result<Vec<u8>> {
+    const HAS_VALUE: u8 = 1 << 5;
+    let mut fields = match *message {
+        [1, _, _, _, ref rest @ ..] | [2, _, _, 1, ref rest @ ..] => Fields(rest),
+        [3, flags, ref rest @ ..] if flags & HAS_VALUE != 0 => Fields(rest),
+        [2 | 3, _, ..] => return Ok(Vec::new()),
+        [] | [1..=3, ..] => return Err(SHORT_FILL_VALUE.into()),
+        [version, ..] => return Err(format!("fill value message of version {version}").into()),
+    };
+    let len = fields.u32().ok_or(SHORT_FILL_VALUE)?;
+    // 0 is the default fill value, and all bits of a negative length say that there is none.
+    let len = usize::try_from(len as i32).unwrap_or(0);
+    let value = fields.take(len).ok_or(SHORT_FILL_VALUE)?;
+    Ok(value.to_vec())
+}
+
+const SHORT_FILL_VALUE: &str = "fill value message too short";
+
 impl Layout {
-    /// Reads a data layout message (IV.A.2.i) of versions 1 to 5. `len`: bytes of all elements, which versions 1 and 2 do not have.
+    /// Reads a data layout message (IV.A.2.i) of versions 1 to 5. `len`: bytes of all elements, which versions 1 and 2 do not
+    /// have.
     pub fn of_message(message: &[u8], len: Option<u64>) -> Result<Self> {
         const SHORT: &str = "a layout message that ends early";
         let mut fields = Fields(message);
@@ -250,7 +270,7 @@ fn address_behind(fields: &mut Fields<'_>, parameters: usize) -> Option<Option<u
     fields.address()
 }
 
-/// The last dimension is the bytes of an element.
+/// A chunked layout. The last of `dims` is the size of an element in bytes.
 fn chunked(index: ChunkIndex, mut chunk: Vec<u64>, has_plain_edges: bool) -> Result<Layout> {
     chunk.pop().ok_or("chunks without dimensions")?;
     if chunk.contains(&0) {

@@ -2,12 +2,12 @@
 
 use crate::MAX_RANK;
 
-/// A dataspace in an object header.
+/// The extent of a dataset or an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dataspace {
-    /// It has no elements and no dimensions.
+    /// No elements and no dimensions.
     Null,
-    /// A scalar has no dimensions.
+    /// An array; without dimensions a scalar, which has one element.
     Simple {
         /// The extent.
         dims: Vec<u64>,

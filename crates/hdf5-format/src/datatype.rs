@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{Fields, MAX_RANK, Result};
 
-/// How deep types may be in each other. One element has as many values in each other.
+/// How deep types may be nested. The values of one element are nested as deep.
 const MOST_DEPTH: usize = 24;
 /// Bytes of an element of variable length: a number, and its place in a global heap.
 const VARIABLE: u32 = 16;
@@ -88,7 +88,7 @@ pub enum Class {
         /// Whether it is UTF-8. If not, it should be ASCII.
         utf8: bool,
     },
-    /// As many elements in each.
+    /// An array: each element holds as many elements of another type.
     Array {
         /// Their type.
         base: Box<Datatype>,
@@ -179,7 +179,8 @@ pub struct Member {
 }
 
 impl FloatFormat {
-    /// Whether it is that of the extended numbers of an x87, `long double` of C there: 80 bits, with the first bit of the mantissa.
+    /// Whether it is that of the extended numbers of an x87, `long double` of C there: 80 bits, with the first bit of the
+    /// mantissa.
     pub fn is_x87(&self) -> bool {
         let normalization = Normalization::Stored;
         let format = FloatFormat {

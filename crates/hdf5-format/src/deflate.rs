@@ -3,9 +3,8 @@
 use flate2::{Decompress, FlushDecompress, Status};
 
 use h5logfs_common::buffers::zeroed;
-use h5logfs_common::fault::Fault;
 
-use crate::HeaderBytes;
+use crate::{HeaderBytes, Result};
 
 /// The most bytes that a deflated stream of `stored` bytes can hold: 1032:1 (RFC 1951), and some for tiny streams.
 pub fn largest_inflated(stored: u64) -> u64 {
@@ -15,7 +14,7 @@ pub fn largest_inflated(stored: u64) -> u64 {
 /// Inflates zlib streams that lie back to back (RFC 1950) to exactly `size` bytes.
 ///
 /// Fails where a stream is damaged, where it holds fewer or more bytes, and where stored bytes are left over.
-pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, Fault> {
+pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>> {
     if size > largest_inflated(stored.len() as u64) {
         return Err(format!("{} stored bytes cannot hold {size} bytes", stored.len()).into());
     }
@@ -25,7 +24,7 @@ pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, Fault> {
 }
 
 /// As [`inflate`], in memory of the caller, which has the length of what was deflated.
-pub fn inflate_in(stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+pub fn inflate_in(stored: &[u8], out: &mut [u8]) -> Result<()> {
     let size = out.len();
     let (mut read, mut written) = (0, 0);
     while read < stored.len() {
@@ -40,7 +39,7 @@ pub fn inflate_in(stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
 }
 
 /// Inflates one stream; returns bytes read and bytes written.
-fn one_stream(stored: &[u8], out: &mut [u8]) -> Result<(usize, usize), Fault> {
+fn one_stream(stored: &[u8], out: &mut [u8]) -> Result<(usize, usize)> {
     let mut stream = Decompress::new(true);
     let (mut read, mut written) = (0, 0);
     loop {
@@ -69,7 +68,7 @@ fn step(
     stored: &[u8],
     out: &mut [u8],
     flush: FlushDecompress,
-) -> Result<(Status, usize, usize), Fault> {
+) -> Result<(Status, usize, usize)> {
     let (i, o) = (stream.total_in(), stream.total_out());
     let status = stream
         .decompress(stored, out, flush)
@@ -97,7 +96,7 @@ pub fn inflate_stream<B: HeaderBytes + ?Sized>(
     offset: u64,
     hint: u64,
     size: u64,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>> {
     let left = source.size().saturating_sub(offset);
     if size > largest_inflated(left) {
         return Err(format!("{left} stored bytes cannot hold {size} bytes").into());

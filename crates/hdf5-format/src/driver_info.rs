@@ -97,12 +97,7 @@ fn of_message(body: &[u8]) -> Option<DriverInfo> {
 /// Bytes that make a message a NIL message, and where they are.
 fn as_nil<B: HeaderBytes + ?Sized>(file: &B, message: &Message) -> Result<(u64, Vec<u8>)> {
     const SHORT: &str = "a message without a head";
-    let head = match (&message.block, message.order) {
-        (None, _) => 8,
-        (Some(_), None) => 4,
-        (Some(_), Some(_)) => 6,
-    };
-    let at = message.data.checked_sub(head).ok_or(SHORT)?;
+    let at = message.start;
     let Some(block) = &message.block else {
         return Ok((at, vec![0; 2]));
     };

@@ -1,9 +1,9 @@
 //! The filters of chunks.
 //!
-//! The view has to know the size of a chunk before it makes it. Its deflate filter therefore writes stored
-//! blocks (RFC 1951, 3.2.4): their size is arithmetic, every reader can inflate them, and nothing is
-//! compressed. The writer compresses. Filters that this crate cannot apply are left out, and the chunk's
-//! filter mask says so.
+//! There are two encoders. [`encode`] serves files whose bytes are made when they are read: the size of a chunk must be known
+//! before the chunk is made. So its deflate filter writes stored blocks (RFC 1951, 3.2.4): their size is arithmetic, every reader
+//! can inflate them, and nothing is compressed. [`compress`] compresses. Filters that this crate cannot apply are left out, and
+//! the chunk's filter mask says so.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -15,11 +15,10 @@ use zlib_rs::adler32::adler32;
 
 use crate::deflate::{inflate, inflate_in};
 use crate::fields::Fields;
-use crate::szip;
+use crate::{Result, szip};
 use h5logfs_common::buffers::{make_room, with_room, zeroed};
-use h5logfs_common::fault::Fault;
 
-/// One filter of a pipeline (HDF5 File Format Specification, IV.A.2.l).
+/// A filter of a pipeline (IV.A.2.l).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Filter {
     /// Registered number of the filter.
@@ -30,14 +29,13 @@ pub struct Filter {
     pub values: Vec<u32>,
 }
 
-/// The deflate filter; its parameter is the level. This and the next two are the filters that the view can apply
-/// and undo; [`SZIP`] can only be undone.
+/// The deflate filter; its parameter is the level.
 pub const DEFLATE: i32 = 1;
 /// The shuffle filter; its parameter is the size of an element.
 pub const SHUFFLE: i32 = 2;
 /// The Fletcher-32 checksum.
 pub const FLETCHER32: i32 = 3;
-/// Adaptive entropy coding.
+/// Adaptive entropy coding. This crate only undoes it.
 pub const SZIP: i32 = 4;
 
 /// The bit of a filter's flags that allows chunks without it.
@@ -45,7 +43,7 @@ pub const OPTIONAL: u32 = 1;
 
 impl Filter {
     /// Fails where its parameters make no sense for elements of so many bytes.
-    pub fn check(&self, element_size: u64) -> Result<(), Fault> {
+    pub fn check(&self, element_size: u64) -> Result<()> {
         let width = self.values.first().copied().unwrap_or(0);
         if self.id == SHUFFLE && u64::from(width) > element_size {
             return Err("a shuffle of more than an element".into());
@@ -53,8 +51,8 @@ impl Filter {
         Ok(())
     }
 
-    /// The filter of a logged dataset. The chunks of the view are stored without those that h5logfs cannot apply, which HDF5
-    /// allows for optional filters only.
+    /// The filter as chunks have it that this crate encodes: optional where the crate cannot apply it. HDF5 allows chunks without
+    /// a filter for optional filters only.
     pub fn skippable(mut self) -> Self {
         if !self.can_apply() {
             self.flags |= OPTIONAL;
@@ -62,12 +60,12 @@ impl Filter {
         self
     }
 
-    /// Whether the view can apply it. It leaves out other filters, and sets their bits in the filter mask.
+    /// Whether the filter can be applied. Other filters are left out, and their bits are set in the filter mask.
     pub fn can_apply(&self) -> bool {
         [DEFLATE, SHUFFLE, FLETCHER32].contains(&self.id)
     }
 
-    /// Whether it can be undone.
+    /// Whether the filter can be undone.
     pub fn can_undo(&self) -> bool {
         self.can_apply() || self.id == SZIP
     }
@@ -139,8 +137,8 @@ fn deflated_size(size: u64) -> Option<u64> {
     blocks.checked_mul(5)?.checked_add(size)?.checked_add(2 + 4)
 }
 
-/// Applies the pipeline as the view does; the result has [`stored_size`] bytes.
-pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Result<Vec<u8>, Fault> {
+/// Applies the pipeline without compression; the result has [`stored_size`] bytes.
+pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Result<Vec<u8>> {
     for filter in pipeline {
         bytes = match filter.id {
             DEFLATE => deflate_stored(&bytes)?,
@@ -152,7 +150,7 @@ pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Result<Vec<u8>, Fault>
     Ok(bytes)
 }
 
-/// Applies the pipeline as the writer does: deflate compresses, so the size is not known beforehand.
+/// Applies the pipeline. Deflate compresses, so the size is not known beforehand.
 pub fn compress(raw: &[u8], pipeline: &[Filter]) -> io::Result<Vec<u8>> {
     let mut bytes = Cow::Borrowed(raw);
     for filter in pipeline {
@@ -183,14 +181,14 @@ pub fn decoding_memory(stored: u64, raw: u64, pipeline: &[Filter]) -> u64 {
 }
 
 /// Undoes the pipeline. The result has `raw` bytes.
-pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, Fault> {
+pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>> {
     let bytes = undone(stored, raw, pipeline, 0)?;
     check_len(&bytes, raw)?;
     Ok(bytes.into_owned())
 }
 
 /// Undoes the pipeline in memory of the caller, which has the length of the result: the last step writes there.
-pub fn decode_in(stored: &[u8], pipeline: &[Filter], out: &mut [u8]) -> Result<(), Fault> {
+pub fn decode_in(stored: &[u8], pipeline: &[Filter], out: &mut [u8]) -> Result<()> {
     let raw = out.len() as u64;
     match pipeline.first() {
         Some(filter) if filter.id == DEFLATE => {
@@ -218,7 +216,7 @@ fn undone<'a>(
     raw: u64,
     pipeline: &[Filter],
     first: usize,
-) -> Result<Cow<'a, [u8]>, Fault> {
+) -> Result<Cow<'a, [u8]>> {
     let mut bytes = Cow::Borrowed(stored);
     for (i, filter) in pipeline.iter().enumerate().skip(first).rev() {
         bytes = Cow::Owned(match filter.id {
@@ -240,14 +238,14 @@ fn undone<'a>(
 }
 
 /// How many bytes a stream inflates to is known only where it is the one deflate filter of its pipeline.
-fn check_deflated_once(others: &[Filter]) -> Result<(), Fault> {
+fn check_deflated_once(others: &[Filter]) -> Result<()> {
     if others.iter().any(|f| f.id == DEFLATE) {
         return Err("deflate appears twice in the pipeline".into());
     }
     Ok(())
 }
 
-fn check_len(bytes: &[u8], raw: u64) -> Result<(), Fault> {
+fn check_len(bytes: &[u8], raw: u64) -> Result<()> {
     if bytes.len() as u64 == raw {
         return Ok(());
     }
@@ -260,7 +258,7 @@ fn shuffle_width(filter: &Filter) -> usize {
 
 /// Byte 0 of every element, then byte 1 of every element, and so on. Bytes behind the last whole element stay at
 /// the end.
-fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, Fault> {
+fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>> {
     let count = bytes.len() / width;
     let mut out = copied(bytes)?;
     for byte in 0..width {
@@ -272,13 +270,13 @@ fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, Fault> {
     Ok(out)
 }
 
-fn unshuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, Fault> {
+fn unshuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>> {
     let mut out = zeroed(bytes.len())?;
     unshuffle_in(bytes, width, &mut out);
     Ok(out)
 }
 
-/// The same in memory of the same length.
+/// Undoes the shuffle of `bytes` into memory of the same length.
 fn unshuffle_in(bytes: &[u8], width: usize, out: &mut [u8]) {
     match width {
         2 => unshuffle_elements::<2>(bytes, out),
@@ -309,7 +307,7 @@ fn unshuffle_elements<const WIDTH: usize>(bytes: &[u8], out: &mut [u8]) {
     }
 }
 
-fn copied(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut out = with_room(bytes.len())?;
     out.extend_from_slice(bytes);
     Ok(out)
@@ -332,7 +330,7 @@ fn deflate(bytes: &[u8], level: u32) -> io::Result<Vec<u8>> {
 }
 
 /// A zlib stream (RFC 1950) of stored blocks.
-fn deflate_stored(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+fn deflate_stored(bytes: &[u8]) -> Result<Vec<u8>> {
     let size = deflated_size(bytes.len() as u64).unwrap_or(0);
     let mut out = with_room(size as usize)?;
     // 32 KiB window, no dictionary, fastest level.
@@ -370,14 +368,14 @@ fn fletcher32(bytes: &[u8]) -> u32 {
     reduce(b) << 16 | reduce(a)
 }
 
-fn with_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
+fn with_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>> {
     let sum = fletcher32(&bytes).to_le_bytes();
     make_room(&mut bytes, sum.len())?;
     bytes.extend_from_slice(&sum);
     Ok(bytes)
 }
 
-fn strip_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
+fn strip_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>> {
     let split = bytes.len().checked_sub(4).ok_or("no room for a checksum")?;
     let sum = fletcher32(&bytes[..split]);
     if bytes[split..] != sum.to_le_bytes() {

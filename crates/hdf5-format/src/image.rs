@@ -1,9 +1,8 @@
-//! The metadata image of a canonical file, and the few fields that are set in it after libhdf5 made it:
-//! times, addresses of chunk indexes, end of file, and the checksums over them. Section numbers are those
-//! of the HDF5 File Format Specification.
+//! Fields of an HDF5 file that are found by the object header that holds them, and changed: times, addresses of chunk indexes,
+//! end of file, links of old groups, and the checksums over them.
 //!
-//! libhdf5 makes an image, but a snapshot from another process may carry it. Every offset is checked. Fields can
-//! be found in other HDF5 bytes, too: see [`HeaderBytes`].
+//! The bytes may be a metadata image that libhdf5 made, or any other HDF5 file ([`HeaderBytes`]). They may come from another
+//! process, so every offset is checked.
 
 mod dataset;
 mod links;
@@ -16,7 +15,7 @@ use std::ops::{ControlFlow, Range};
 use crate::Result;
 use crate::bytes::{HeaderBytes, HeaderBytesMut, read_array, read_vec};
 use crate::checksum::lookup3;
-use crate::fields::Fields;
+use crate::dataset::fill_value;
 use crate::object_header::{self, Message, Mode, Prefix, kind};
 use crate::superblock::Places;
 
@@ -35,7 +34,7 @@ pub struct ObjectTimes {
     pub birth: u32,
 }
 
-/// The bytes of an image, or of another HDF5 file.
+/// An HDF5 file.
 #[derive(Debug)]
 pub struct Image<B = Vec<u8>> {
     bytes: B,
@@ -85,25 +84,6 @@ impl<B: HeaderBytes> Image<B> {
     }
 }
 
-/// The fill value in a message (IV.A.2.f). Empty stands for zeros, and for none.
-pub fn fill_value(message: &[u8]) -> Result<Vec<u8>> {
-    const HAS_VALUE: u8 = 1 << 5;
-    let mut fields = match *message {
-        [1, _, _, _, ref rest @ ..] | [2, _, _, 1, ref rest @ ..] => Fields(rest),
-        [3, flags, ref rest @ ..] if flags & HAS_VALUE != 0 => Fields(rest),
-        [2 | 3, _, ..] => return Ok(Vec::new()),
-        [] | [1..=3, ..] => return Err(SHORT_FILL_VALUE.into()),
-        [version, ..] => return Err(format!("fill value message of version {version}").into()),
-    };
-    let len = fields.u32().ok_or(SHORT_FILL_VALUE)?;
-    // 0 is the default fill value, and all bits of a negative length say that there is none.
-    let len = usize::try_from(len as i32).unwrap_or(0);
-    let value = fields.take(len).ok_or(SHORT_FILL_VALUE)?;
-    Ok(value.to_vec())
-}
-
-const SHORT_FILL_VALUE: &str = "fill value message too short";
-
 impl<B> Image<B> {
     /// The bytes with all fields set.
     pub fn into_bytes(self) -> B {
@@ -143,7 +123,7 @@ impl<B: HeaderBytesMut> Image<B> {
         Ok(())
     }
 
-    /// Data layout message (IV.A.2.i), version 3.
+    /// Sets the address in a data layout message (IV.A.2.i) of version 3: of the chunk index, or of contiguous elements.
     pub fn set_layout_address(&mut self, header: u64, address: u64, chunked: bool) -> Result<()> {
         let message = self
             .message(header, kind::LAYOUT)?
@@ -163,7 +143,7 @@ impl<B: HeaderBytesMut> Image<B> {
         message.block.map_or(Ok(()), |block| self.checksum(block))
     }
 
-    /// Fill value message (IV.A.2.f), version 2: sets early space allocation.
+    /// Sets early space allocation in a fill value message (IV.A.2.f) of version 2.
     pub fn set_early_allocation(&mut self, header: u64) -> Result<()> {
         const EARLY: u8 = 1;
         let message = self.message(header, kind::FILL_VALUE)?;
@@ -175,8 +155,8 @@ impl<B: HeaderBytesMut> Image<B> {
         message.block.map_or(Ok(()), |block| self.checksum(block))
     }
 
-    /// Version-2 headers keep four times in their prefix (IV.A.1.b); in version 1 the modification
-    /// time is a message, which not every object has.
+    /// Sets the times of an object. Headers of version 2 keep four times in their prefix (IV.A.1.b). In version 1 the
+    /// modification time is a message, which not every object has.
     pub fn set_times(&mut self, times: &ObjectTimes) -> Result<()> {
         let prefix = Prefix::read(&self.bytes, times.header)?;
         if prefix.flags().is_none() {

@@ -20,7 +20,7 @@
 //! | `heap`, `name_index` | local, global and fractal heaps; the index of names of a fractal heap |
 //! | `value`, `virtuals` | elements as plain values; the mappings of virtual datasets |
 //! | [`filters`], [`deflate`], `szip` | filters of chunks |
-//! | [`written`] | objects written into new bytes |
+//! | [`written`], `space` | objects written into new bytes of a file |
 //! | `image` | [`Image`]: fields of a file found by their object header, and changed |
 //! | `added` | [`Added`]: the front of a file and what is added at its end |
 //! | `bounds` | how much a walk may read |
@@ -60,6 +60,7 @@ mod messages;
 mod name_index;
 pub mod object_header;
 mod objects;
+mod space;
 pub mod superblock;
 pub mod symbol_table;
 mod szip;
@@ -73,7 +74,7 @@ pub use attribute::{Attribute, AttributeParts};
 pub use bytes::{HeaderBytes, HeaderBytesMut, read_checked, read_vec};
 pub use checksum::lookup3;
 pub use chunks::{Chunk, ChunkIndex};
-pub use dataset::{DatasetInfo, Layout};
+pub use dataset::{DatasetInfo, Layout, fill_value};
 pub use dataspace::Dataspace;
 pub use datatype::{
     Bits, Class, Datatype, FloatFormat, Member, Normalization, Padding, ReferenceKind,
@@ -81,10 +82,11 @@ pub use datatype::{
 pub use driver_info::DriverInfo;
 pub use fields::Fields;
 pub use heap::{GlobalHeaps, LocalHeap};
-pub use image::{DatasetHeader, HeaderAttribute, Image, NewLinks, ObjectTimes, fill_value};
+pub use image::{DatasetHeader, HeaderAttribute, Image, NewLinks, ObjectTimes};
 pub use link::{Link, LinkTarget};
 pub use name_index::{Dense, NameIndex};
 pub use objects::{Object, ObjectKind, Objects};
+pub use space::Space;
 pub use superblock::{SUPERBLOCK, Superblock};
 pub use value::{Region, Value};
 pub use virtuals::{Mapping, Picked, Steps, UNLIMITED};

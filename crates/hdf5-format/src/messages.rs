@@ -1,36 +1,37 @@
-//! Messages of object headers (IV.A), and those that lie in another header.
+//! Messages of an object header (IV.A) with their data, which may lie in another header.
 
 use std::ops::ControlFlow;
 
 use crate::object_header::{self, Mode, kind};
 use crate::{Fields, HeaderBytes, Result, read_vec};
 
-/// The messages of an object that were asked for.
+/// Messages of an object.
 #[derive(Debug)]
 pub struct Header(Vec<Message>);
 
-/// What only groups have.
+/// Types of messages that groups alone have.
 pub const OF_GROUPS: [u16; 2] = [kind::SYMBOL_TABLE, kind::LINK_INFO];
 
 /// A message and its data.
 #[derive(Debug)]
 pub struct Message {
-    /// Its type.
+    /// The type.
     pub kind: u16,
-    /// Its data. Of a shared one, where these are.
+    /// The data; of a shared message, the place of the data.
     body: Vec<u8>,
     is_shared: bool,
-    /// When it was created among those of its type.
+    /// Number in the order in which messages of this type were created.
     pub order: Option<u16>,
 }
 
 impl Header {
-    /// The messages of these types, in the header at `address`.
+    /// Reads the messages of these types from the header at `address`.
     pub fn read<B: HeaderBytes + ?Sized>(bytes: &B, address: u64, kinds: &[u16]) -> Result<Self> {
         Header::read_until(bytes, address, kinds, &[])
     }
 
-    /// The same, up to the first message of one of the types `last`, which is among them.
+    /// Reads the messages of these types from the header at `address`, up to the first message of a type in `last`, which is
+    /// read, too.
     pub fn read_until<B: HeaderBytes + ?Sized>(
         bytes: &B,
         address: u64,
@@ -53,7 +54,7 @@ impl Header {
         Ok(Header(messages))
     }
 
-    /// The types of all messages in the header at `address`, up to the first that tells that it is a group.
+    /// The types of all messages in the header at `address`, up to the first message that groups alone have.
     pub fn kinds<B: HeaderBytes + ?Sized>(bytes: &B, address: u64) -> Result<Vec<u16>> {
         let mut kinds = Vec::new();
         object_header::messages(bytes, address, Mode::Checked, |message| {
@@ -85,7 +86,7 @@ fn flow_until(is_last: bool) -> ControlFlow<()> {
 }
 
 impl Message {
-    /// Its data, wherever they are.
+    /// The data, wherever they are.
     pub fn data<B: HeaderBytes + ?Sized>(&self, bytes: &B) -> Result<Vec<u8>> {
         if self.is_shared {
             shared(bytes, self.kind, &self.body)
@@ -94,12 +95,12 @@ impl Message {
         }
     }
 
-    /// Whether its data are in the header.
+    /// Whether the data are in the header.
     pub fn is_own(&self) -> bool {
         !self.is_shared
     }
 
-    /// Its data where they are in the header.
+    /// The data. Fails where they are not in the header.
     pub fn own_data(&self) -> Result<&[u8]> {
         if self.is_shared {
             return Err(format!("a message of type {} that is shared", self.kind).into());
@@ -108,7 +109,7 @@ impl Message {
     }
 }
 
-/// The data of a message of this type, of which `place` says where it is (IV.A.2, shared messages).
+/// The data of a shared message of this type (IV.A.2). `place`: the data of the message that names it.
 pub fn shared<B: HeaderBytes + ?Sized>(bytes: &B, kind: u16, place: &[u8]) -> Result<Vec<u8>> {
     let address = shared_address(place)?;
     let mut found = None;
@@ -126,7 +127,7 @@ pub fn shared<B: HeaderBytes + ?Sized>(bytes: &B, kind: u16, place: &[u8]) -> Re
     found.ok_or_else(|| format!("no shared message of type {kind} at address {address}").into())
 }
 
-/// The address of the object header that has a shared message.
+/// The address of the object header that holds a shared message.
 pub fn shared_address(place: &[u8]) -> Result<u64> {
     const IN_HEAP: u8 = 1;
     const SHORT: &str = "a shared message that ends early";

@@ -21,8 +21,8 @@ impl Dense {
         Dense::of_message(message, 8)
     }
 
-    /// Reads an attribute info message (IV.A.2.v). `Some(None)`: all attributes are messages. `None`: the message is of an unknown
-    /// form.
+    /// Reads an attribute info message (IV.A.2.v). `Some(None)`: all attributes are messages. `None`: the message is of an
+    /// unknown form.
     pub fn of_attributes(message: &[u8]) -> Option<Option<Self>> {
         Dense::of_message(message, 2)
     }
@@ -56,14 +56,14 @@ pub struct NameIndex<'a, B: ?Sized> {
 }
 
 impl<'a, B: HeaderBytes + ?Sized> NameIndex<'a, B> {
-    /// The index of the links of a group, whose header is at `address`. A record has a hash, and the number of a heap object with seven
-    /// bytes.
+    /// The index of the links of a group, whose header is at `address`. A record has a hash, and the number of a heap object with
+    /// seven bytes.
     pub fn of_links(bytes: &'a B, address: u64) -> Result<Self> {
         NameIndex::open(bytes, address, (LINKS_BY_NAME, 11), 0)
     }
 
-    /// The index of the attributes of an object, whose header is at `address`. A record has the number of a heap object with eight
-    /// bytes, flags, the place in the order of creation, and a hash.
+    /// The index of the attributes of an object, whose header is at `address`. A record has the number of a heap object with
+    /// eight bytes, flags, the place in the order of creation, and a hash.
     pub fn of_attributes(bytes: &'a B, address: u64) -> Result<Self> {
         NameIndex::open(bytes, address, (ATTRIBUTES_BY_NAME, 17), 13)
     }

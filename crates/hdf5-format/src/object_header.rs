@@ -1,10 +1,15 @@
-//! Object headers (HDF5 File Format Specification, IV.A.1), versions 1 and 2: the walk over their messages.
+//! Object headers (IV.A.1), versions 1 and 2: the walk over their messages.
 
 use std::ops::{ControlFlow, Range};
 
 use crate::Result;
 use crate::bytes::{HeaderBytes, PAST_IMAGE, read_array, read_vec};
 use crate::checksum::lookup3;
+
+/// Bytes of a header of version 1 in front of its first message.
+pub const PREFIX: usize = 16;
+/// Bytes of a message of a header of version 1 in front of its data.
+pub const HEAD: usize = 8;
 
 /// More continuation blocks than any real header has.
 const MOST_BLOCKS: usize = 4096;
@@ -36,15 +41,15 @@ pub mod kind {
     pub const FILE_SPACE_INFO: u16 = 0x17;
 }
 
-/// How exactly a header has to be as libhdf5 makes it.
+/// How strict the walk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Its messages can be found.
+    /// The messages can be found.
     Lenient,
-    /// libhdf5 reads it: also checksums, signatures and the lengths of its messages are right, and there are not more of
-    /// them than it says.
+    /// libhdf5 reads the header: checksums, signatures and the lengths of messages are right, too, and there are not more
+    /// messages than the prefix says.
     Checked,
-    /// Also the number of its messages is right, and it is not larger than usual ones are.
+    /// libhdf5 wrote the header: the number of messages is right, too, and the header is not larger than usual headers are.
     Strict,
 }
 
@@ -65,6 +70,8 @@ pub struct Message {
     pub kind: u16,
     /// Its flags (IV.A.1).
     pub flags: u8,
+    /// The address of its first byte.
+    pub start: u64,
     /// The address of its data.
     pub data: u64,
     /// Bytes of its data.
@@ -108,7 +115,7 @@ impl Version {
     /// Bytes in front of the data of a message.
     fn head_len(self) -> usize {
         match self {
-            Version::One { .. } => 8,
+            Version::One { .. } => HEAD,
             Version::Two { .. } if self.has_order() => 6,
             Version::Two { .. } => 4,
         }
@@ -156,7 +163,7 @@ impl Prefix {
         Ok(Prefix {
             version,
             start,
-            first: Block::at(version, start.saturating_add(16), size.into())?,
+            first: Block::at(version, start.saturating_add(PREFIX as u64), size.into())?,
         })
     }
 
@@ -365,6 +372,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
         let message = Message {
             kind,
             flags,
+            start: at,
             data: at + head_len as u64,
             len,
             order: self.version.has_order().then(|| u16::from_le_bytes([e, f])),

@@ -21,9 +21,9 @@ pub struct Objects<B> {
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// It has links.
+    /// A group, which has links.
     Group,
-    /// It has elements.
+    /// A dataset, which has elements.
     Dataset,
     /// A committed datatype.
     Datatype,
@@ -32,16 +32,16 @@ pub enum ObjectKind {
 /// An object, and what its header says of its elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// It has links.
+    /// A group, which has links.
     Group,
-    /// It has elements.
+    /// A dataset, which has elements.
     Dataset(DatasetInfo),
     /// A committed datatype.
     Datatype(Datatype),
 }
 
 impl ObjectKind {
-    /// What an object is whose header has messages of these types.
+    /// The kind of an object. `has` tells whether its header has messages of a type.
     fn of(has: impl Fn(u16) -> bool) -> Result<Self> {
         if OF_GROUPS.into_iter().any(&has) {
             Ok(ObjectKind::Group)

@@ -6,11 +6,10 @@
 mod entropy;
 
 use h5logfs_common::buffers::zeroed;
-use h5logfs_common::fault::Fault;
+
+use crate::Result;
 
 use entropy::Entropy;
-
-type Result<T> = std::result::Result<T, Fault>;
 
 /// Bits of the first parameter: elements begin with the byte of the highest value, and differences are coded.
 const MSB: u32 = 16;
@@ -74,7 +73,7 @@ impl Coding {
 
 /// Bytes of memory that it takes to make at most `raw` bytes.
 pub fn memory(raw: u64) -> u64 {
-    /// Of numbers of an interval.
+    /// Bytes of the numbers of an interval.
     const INTERVAL: u64 = MOST_BLOCKS as u64 * MOST_IN_BLOCK as u64 * 4;
     // Once as planes, and once as elements.
     raw.saturating_mul(2).saturating_add(INTERVAL)

@@ -6,7 +6,7 @@ use crate::dataset::Layout;
 use crate::heap::GlobalHeaps;
 use crate::{DatasetInfo, Fields, HeaderBytes, MAX_RANK, Objects, Result, lookup3};
 
-/// Stands for a count or a side without an end.
+/// A count or a length without an end.
 pub const UNLIMITED: u64 = u64::MAX;
 
 /// A part of a virtual dataset that has its elements in another one.
@@ -25,7 +25,7 @@ pub struct Mapping {
 /// A selection of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Picked {
-    /// None.
+    /// No element.
     Nothing,
     /// All elements.
     All,
@@ -40,7 +40,7 @@ pub enum Picked {
 pub struct Steps {
     /// Where the first block begins.
     pub start: u64,
-    /// From one block to the next. Not less than `block`, where there are several.
+    /// Distance between the starts of two blocks. At least `block` where there are several blocks.
     pub stride: u64,
     /// How many blocks there are; it may be [`UNLIMITED`].
     pub count: u64,

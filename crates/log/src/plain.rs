@@ -1,7 +1,7 @@
 //! Tells of most plain HDF5 files that they are no logs, without libhdf5.
 //!
-//! Only a file that is sound as far as it is read here, and lacks the names of all layouts, is certainly plain. A scan tells what any
-//! other file is. So functions return `None` wherever a file is not as expected.
+//! Only a file that is sound as far as it is read here, and lacks the names of all layouts, is certainly plain. A scan tells what
+//! any other file is. So functions return `None` wherever a file is not as expected.
 
 use std::ops::ControlFlow;
 
@@ -53,8 +53,8 @@ fn has_marks(file: &SourceFile, signature: u64) -> Option<bool> {
     Some(is_logvol || is_classic)
 }
 
-/// Types and data of all messages of the object header at `address`. `None` where it is not as libhdf5 makes it, or one of them is
-/// shared.
+/// Types and data of all messages of the object header at `address`. `None` where it is not as libhdf5 makes it, or one of them
+/// is shared.
 fn messages<B: HeaderBytes>(bytes: &B, address: u64) -> Option<Vec<(u16, Vec<u8>)>> {
     let mut found = Vec::new();
     let walk = object_header::messages(bytes, address, Mode::Strict, |message| {

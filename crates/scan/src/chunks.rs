@@ -18,8 +18,8 @@ pub struct Chunks {
     pub at: Vec<(u64, u64)>,
 }
 
-/// Finds the chunks of the dataset whose object header is at `header` in `file`, which begins behind a user block of `base` bytes.
-/// The dataset has `len` elements of one byte.
+/// Finds the chunks of the dataset whose object header is at `header` in `file`, which begins behind a user block of `base`
+/// bytes. The dataset has `len` elements of one byte.
 pub fn of_bytes<B: HeaderBytes>(file: B, base: u64, header: u64, len: u64) -> Result<Chunks> {
     let objects = Objects::open(file)?;
     let dataset = objects.dataset(header)?;
@@ -62,16 +62,17 @@ pub fn of_bytes<B: HeaderBytes>(file: B, base: u64, header: u64, len: u64) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use h5logfs_hdf5_format::Space;
     use h5logfs_hdf5_format::object_header::kind;
     use h5logfs_hdf5_format::superblock::new_superblock;
+    use h5logfs_hdf5_format::written::datatype;
     use h5logfs_hdf5_format::written::header::{self, Messages};
-    use h5logfs_hdf5_format::written::{Space, datatype};
 
     /// Where the index begins in a file.
     const INDEX: u64 = 512;
 
-    /// Finds the chunks in a file with this index, for a log of `len` bytes in chunks of 16. The root of the index lies `root` bytes
-    /// behind its first byte.
+    /// Finds the chunks in a file with this index, for a log of `len` bytes in chunks of 16. The root of the index lies `root`
+    /// bytes behind its first byte.
     fn read_tree(index: &[u8], root: u64, len: u64) -> Result<Vec<(u64, u64)>> {
         let mut messages = Messages::default();
         let mut layout = header::chunked(&[16], 1).unwrap();

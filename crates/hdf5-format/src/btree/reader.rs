@@ -1,4 +1,4 @@
-//! Reads the chunk index of a dataset, whoever made it.
+//! Reads a chunk index that any program made.
 
 use super::{HEADER, key_size};
 use h5logfs_common::fault::Fault;
@@ -50,7 +50,7 @@ struct Reader<'a> {
     left: u64,
     /// Bytes of a key.
     key: u64,
-    /// Of the chunk that is shown.
+    /// The coordinates of the chunk that is shown.
     origin: Vec<u64>,
     see: &'a mut dyn FnMut(Leaf<'_>) -> Result<()>,
 }

@@ -98,8 +98,8 @@ impl<'a, F: Fn(u64) -> Vec<u64>> StoredIndex<'a, F> {
     }
 }
 
-/// Reads the chunks of the tree whose root is at `root`, over a dataset of rank `rank`, by ascending number. `number_at` tells the
-/// number of the chunk whose first element has these coordinates. Fails where this is no tree, or has chunks out of order or
+/// Reads the chunks of the tree whose root is at `root`, over a dataset of rank `rank`, by ascending number. `number_at` tells
+/// the number of the chunk whose first element has these coordinates. Fails where this is no tree, or has chunks out of order or
 /// without a number.
 pub fn read_stored(
     bytes: &dyn HeaderBytes,

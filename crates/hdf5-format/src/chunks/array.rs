@@ -22,7 +22,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// Those of the client 0, chunks without filters, or 1, chunks with filters.
+    /// Elements of client 0 (chunks without filters) or client 1 (chunks with filters). `None` for other clients and lengths.
     pub fn of(client: u8, len: u8, raw: u64) -> Option<Self> {
         let is_known = match client {
             0 => len == 8,

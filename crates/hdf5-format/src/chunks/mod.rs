@@ -31,7 +31,7 @@ pub enum ChunkIndex {
     ExtensibleArray(Option<u64>),
     /// In a version-2 B-tree.
     BTree2(Option<u64>),
-    /// In an index that this crate does not know: its number (IV.A.2.i).
+    /// In an index of an unknown type: its number (IV.A.2.i).
     Other(u8),
 }
 
@@ -57,8 +57,8 @@ struct Stored {
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// The chunks of a dataset, in the order of their index. All of them are read: do not ask for those of a dataset whose
-    /// index is made on demand, as that of a logged dataset is.
+    /// The chunks of a dataset, in the order of their index. Reads the whole index, which costs time and memory where the index
+    /// is made on demand.
     pub fn chunk_addresses(&self, dataset: &DatasetInfo) -> Result<Vec<Chunk>> {
         let mut chunks = Vec::new();
         self.each_chunk(dataset, |chunk| {
@@ -68,7 +68,7 @@ impl<B: HeaderBytes> Objects<B> {
         Ok(chunks)
     }
 
-    /// Shows the same, and ends where `see` fails.
+    /// Shows the chunks of a dataset, in the order of their index. Ends where `see` fails.
     pub fn each_chunk(
         &self,
         dataset: &DatasetInfo,

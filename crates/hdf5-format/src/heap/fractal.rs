@@ -359,7 +359,7 @@ fn tiny(first: u8, rest: &[u8]) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// As libhdf5 makes it for links and attributes.
+    /// A heap as libhdf5 makes it for links and attributes.
     fn table() -> Table {
         Table {
             width: 4,

@@ -22,7 +22,7 @@ pub struct GlobalHeaps<'a, B: ?Sized> {
 type Collection = HashMap<u32, (u64, u64)>;
 
 impl<'a, B: HeaderBytes + ?Sized> GlobalHeaps<'a, B> {
-    /// None were read yet.
+    /// The heaps of a file, of which none was read yet.
     pub fn new(bytes: &'a B) -> Self {
         GlobalHeaps {
             bytes,

@@ -9,16 +9,16 @@ use super::Image;
 use crate::Result;
 use crate::bytes::read_vec;
 use crate::fields::Fields;
-use crate::object_header::{Message, kind};
+use crate::object_header::{Message, PREFIX, kind};
+use crate::space::Space;
 use crate::superblock::{ROOT_ENTRY, SUPERBLOCK, Superblock};
 use crate::symbol_table::{Named, Sizes, SymbolTable, Table, To, cached};
-use crate::written::Space;
 
 /// Where an entry of a table has the kind of what is cached of the object.
 const CACHE: u64 = 16;
 
-/// New links: for each group, by the address of its header, the names and the addresses of headers. Tables are written in this order,
-/// so that each scan makes the same image.
+/// New links: for each group, by the address of its header, the names and the addresses of headers. Tables are written in this
+/// order, so that each scan makes the same image.
 pub type NewLinks<'a> = BTreeMap<u64, Vec<(&'a [u8], u64)>>;
 
 impl Image {
@@ -121,17 +121,16 @@ impl Image {
         self.bytes.reserve(more);
     }
 
-    /// The header of an object, which is of version 1 and in one piece: a copy of it that is [appended](Image::append) is an object
-    /// like this one, to which only new links lead.
+    /// The header of an object, which is of version 1 and in one piece: a copy of it that is [appended](Image::append) is an
+    /// object like this one, to which only new links lead.
     pub fn object(&self, header: u64) -> Result<Vec<u8>> {
-        const PREFIX: u64 = 16;
         let [1, _, _, _, _, _, _, _, a, b, c, d] = self.get(header)? else {
             return Err("an object header that is not of version 1".into());
         };
         if self.message(header, kind::CONTINUATION)?.is_some() {
             return Err("an object header in several pieces".into());
         }
-        let len = PREFIX + u64::from(u32::from_le_bytes([a, b, c, d]));
+        let len = PREFIX as u64 + u64::from(u32::from_le_bytes([a, b, c, d]));
         read_vec(&self.bytes, header, len)
     }
 

@@ -1,5 +1,5 @@
-//! Symbol tables: the links of an old group. A B-tree of version 1 (III.A.1) of their names leads to leaves (III.B) with one entry
-//! (III.C) for each link. The names lie in a local heap (III.D).
+//! Symbol tables: the links of an old group. A B-tree of version 1 (III.A.1) of their names leads to leaves (III.B) with one
+//! entry (III.C) for each link. The names lie in a local heap (III.D).
 
 mod read;
 mod write;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{ENTRY, LEAF, Sizes, Table, cached};
 use crate::UNDEFINED;
-use crate::written::Space;
+use crate::space::Space;
 
 /// A link, and what it leads to.
 pub struct Named<'a> {

@@ -1,12 +1,11 @@
 //! Adaptive entropy coding (CCSDS 121.0-B-3): a stream of bits as numbers.
 //!
-//! Numbers are coded in blocks, and so many blocks are an interval. Where differences are coded, an interval begins with a number as
-//! it is, its reference. Each block tells the way in which it is coded.
+//! Numbers are coded in blocks, and so many blocks are an interval. Where differences are coded, an interval begins with a number
+//! as it is, its reference. Each block tells the way in which it is coded.
 
 use h5logfs_common::buffers::{make_room, with_room};
-use h5logfs_common::fault::Fault;
 
-type Result<T> = std::result::Result<T, Fault>;
+use crate::Result;
 
 /// How numbers are coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,8 +126,8 @@ impl Entropy {
         Ok(())
     }
 
-    /// Numbers of which all but the first are coded differences. These are even where they are not negative. Where one direction has
-    /// no more numbers, they count in the other one.
+    /// Numbers of which all but the first are coded differences. These are even where they are not negative. Where one direction
+    /// has no more numbers, they count in the other one.
     fn sum_up(self, numbers: &mut [u32]) {
         let largest = u32::MAX >> (32 - self.bits);
         let middle = largest / 2 + 1;

@@ -1,16 +1,17 @@
-//! Attributes outside the header of their object (IV.A.2.v), for those that are too large for it. The header is of version 2: headers
-//! of version 1 have no other place for attributes.
+//! Attributes outside the header of their object (IV.A.2.v), for those that are too large for it. The header is of version 2:
+//! headers of version 1 have no other place for attributes.
 //!
-//! Each attribute is a huge object of a fractal heap without blocks (III.G). Two B-trees of version 2 (III.A.2) lead to them: by the
-//! hashes of names, and by the numbers that the heap gives. A node takes as many bytes as the tree says, so each has one leaf.
+//! Each attribute is a huge object of a fractal heap without blocks (III.G). Two B-trees of version 2 (III.A.2) lead to them: by
+//! the hashes of names, and by the numbers that the heap gives. A node takes as many bytes as the tree says, so each has one
+//! leaf.
 
 use std::ops::Range;
 
-use crate::btree2::{ATTRIBUTES_BY_NAME, HUGE_OBJECTS};
-use crate::lookup3;
+use crate::btree2::{ATTRIBUTES_BY_NAME, FRAME, HUGE_OBJECTS};
+use crate::checksum::{lookup3, with_checksum};
 use crate::object_header::kind;
+use crate::space::Space;
 
-use super::Space;
 use super::header::Messages;
 
 /// An object whose attributes lie outside its header.
@@ -110,23 +111,21 @@ fn heap_header(huge: u64, count: u64, all: &Messages) -> Vec<u8> {
     );
     bytes.extend(u64::MAX.to_le_bytes());
     bytes.extend([0; 2]);
-    with_sum(bytes)
+    with_checksum(bytes)
 }
 
 /// Writes a B-tree of one leaf with these records, in their order. Returns its address.
 fn put_tree(space: &mut Space, kind: u8, records: &[Vec<u8>]) -> Option<u64> {
-    /// Signature, version, type and checksum of a node.
-    const FRAME: usize = 10;
     /// The size of most nodes of libhdf5.
     const USUAL: usize = 512;
     const SPLIT_AND_MERGE: [u8; 2] = [100, 40];
     let record = records.first()?.len();
     let count = u16::try_from(records.len()).ok()?;
-    let size = (FRAME + record * records.len()).max(USUAL);
+    let size = (FRAME as usize + record * records.len()).max(USUAL);
     let mut leaf = b"BTLF\0".to_vec();
     leaf.push(kind);
     leaf.extend(records.concat());
-    let mut leaf = with_sum(leaf);
+    let mut leaf = with_checksum(leaf);
     leaf.resize(size, 0);
     let leaf = space.put(&leaf);
     let mut header = b"BTHD\0".to_vec();
@@ -137,7 +136,7 @@ fn put_tree(space: &mut Space, kind: u8, records: &[Vec<u8>]) -> Option<u64> {
     header.extend(leaf.to_le_bytes());
     header.extend(count.to_le_bytes());
     header.extend(u64::from(count).to_le_bytes());
-    Some(space.put(&with_sum(header)))
+    Some(space.put(&with_checksum(header)))
 }
 
 /// Writes an object header of version 2 (IV.A.1.b) with these messages, and the attribute info message. Returns its address.
@@ -156,12 +155,5 @@ fn put_header(space: &mut Space, messages: &Messages, info: &[u8]) -> Option<u64
     header.push(FLAGS);
     header.extend(u32::try_from(all.len()).ok()?.to_le_bytes());
     header.extend(all);
-    Some(space.put(&with_sum(header)))
-}
-
-/// Bytes with their checksum behind them.
-fn with_sum(mut bytes: Vec<u8>) -> Vec<u8> {
-    let sum = lookup3(&bytes);
-    bytes.extend(sum.to_le_bytes());
-    bytes
+    Some(space.put(&with_checksum(header)))
 }

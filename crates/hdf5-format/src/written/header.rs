@@ -1,13 +1,8 @@
-//! Object headers of version 1 (IV.A.1.a), and messages of groups, datasets and stub datasets.
+//! Object headers of version 1 (IV.A.1.a), and messages of groups and datasets.
 
-use super::Space;
 use crate::filters::Filter;
-use crate::object_header::kind;
-
-/// Bytes in front of the first message.
-pub const PREFIX: usize = 16;
-/// Bytes in front of the data of a message.
-pub const HEAD: usize = 8;
+use crate::object_header::{HEAD, PREFIX, kind};
+use crate::space::Space;
 
 /// Messages behind each other.
 #[derive(Debug)]
@@ -17,7 +12,7 @@ pub struct Messages {
 }
 
 impl Default for Messages {
-    /// None yet, with room for those of a stub dataset.
+    /// No messages yet, with room for those of a dataset with some attributes.
     fn default() -> Self {
         Messages {
             bytes: Vec::with_capacity(512),
@@ -27,7 +22,7 @@ impl Default for Messages {
 }
 
 impl Clone for Messages {
-    /// With room for an attribute: objects that begin alike differ in these.
+    /// A copy with room for one more attribute: objects that begin alike differ in their attributes.
     fn clone(&self) -> Self {
         const ATTRIBUTE: usize = 256;
         let mut bytes = Vec::with_capacity(self.bytes.len() + ATTRIBUTE);
@@ -40,8 +35,8 @@ impl Clone for Messages {
 }
 
 impl Messages {
-    /// Adds a message. Returns where its data begin, behind the begin of the first message. `None` where it is longer than one can
-    /// be, or there are too many.
+    /// Adds a message. Returns where its data begin, counted from the first message. `None` where the message is too long, or one
+    /// too many.
     pub fn push(&mut self, kind: u16, flags: u8, data: &[u8]) -> Option<usize> {
         let len = u16::try_from(data.len().next_multiple_of(8)).ok()?;
         self.count = self.count.checked_add(1)?;
@@ -140,7 +135,7 @@ pub fn list(len: u64) -> Vec<u8> {
     data
 }
 
-/// That of elements of this extent; without dimensions of one element.
+/// The dataspace message of this extent; without dimensions, of one element.
 pub fn simple(dims: &[u64]) -> Option<Vec<u8>> {
     let mut data = vec![1, u8::try_from(dims.len()).ok()?, 0, 0, 0, 0, 0, 0];
     data.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
@@ -158,9 +153,9 @@ pub fn extent(dims: &[u64], max_dims: &[u64]) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// That of one element.
+/// The dataspace message of one element.
 pub const SCALAR: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
-/// That of no element.
+/// The dataspace message of no element.
 pub const NULL: [u8; 4] = [2, 0, 0, 2];
 
 /// The layout message (IV.A.2.i) of elements in one piece.
@@ -206,8 +201,8 @@ pub mod allocation {
     pub const INCREMENTAL: u8 = 3;
 }
 
-/// The fill value message (IV.A.2.f, version 2) of elements whose place is allocated in this way, and that are filled where a program
-/// says so. Without bytes they are zeros.
+/// The fill value message (IV.A.2.f, version 2) of elements whose place is allocated in this way, and that are filled where a
+/// program says so. Without bytes they are zeros.
 pub fn fill_value(allocation: u8, value: &[u8]) -> Option<Vec<u8>> {
     const IF_SET: u8 = 2;
     const IS_DEFINED: u8 = 1;

@@ -1,6 +1,6 @@
 //! Global heap collections (III.E) of values of variable length.
 
-use super::Space;
+use crate::space::Space;
 
 /// The least bytes of a collection.
 const LEAST: usize = 4096;

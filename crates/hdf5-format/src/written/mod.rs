@@ -1,5 +1,5 @@
-//! Objects of HDF5 files that are written without libhdf5: groups and datasets in object headers of version 1, and the symbol tables
-//! and heaps behind them.
+//! Objects of HDF5 files that are written without libhdf5: groups and datasets in object headers of version 1, and the symbol
+//! tables and heaps behind them.
 //!
 //! Objects refer to each other by number. They get addresses when [`put`] writes them.
 //!
@@ -10,32 +10,29 @@
 //! | `attributes` | attributes, with those of dimension scales |
 //! | [`dense`] | attributes of an object outside its header |
 //! | `heap` | global heaps: values of variable length |
-//! | `space` | bytes behind each other |
 
 mod attributes;
 pub mod datatype;
 pub mod dense;
 pub mod header;
 mod heap;
-mod space;
 
 use std::borrow::Cow;
 use std::rc::Rc;
 
 use crate::link;
-use crate::object_header::kind;
+use crate::object_header::{PREFIX, kind};
+use crate::space::Space;
 use crate::superblock::SIZES;
 use crate::symbol_table::{Named, Table, To};
 
 use dense::Dense;
-use header::{Messages, PREFIX};
-
-pub use space::Space;
+use header::Messages;
 
 /// An object that is complete but for addresses.
 #[derive(Debug)]
 pub struct NewObject {
-    /// The messages of its header; of an object with `dense` attributes these. Objects that are alike share them.
+    /// The messages of the header; where `dense` is set, the attributes alone. Objects that are alike share them.
     pub messages: Rc<Messages>,
     /// Where this object differs from those that share its messages.
     pub patches: Patches,
@@ -51,7 +48,7 @@ pub struct NewObject {
     pub dense: Option<Dense>,
 }
 
-/// Bytes of messages that are replaced, and where they are: the ID of a dataset, and a time.
+/// Pieces of four bytes that replace others in the messages, and where these are.
 pub type Patches = [Option<(usize, [u8; 4])>; 2];
 
 /// The links of a group, by name.
@@ -185,7 +182,7 @@ impl Made {
 
 /// About how many bytes objects take.
 pub fn size(objects: &[NewObject]) -> usize {
-    /// Of a link, in the tables of its group.
+    /// Bytes of a link in the tables of its group.
     const LINK: usize = 64;
     let of = |object: &NewObject| {
         let links = object.table.as_ref().map_or(0, |table| table.links.len());
@@ -212,8 +209,8 @@ pub struct Placed {
     pub of_root: Option<Table>,
 }
 
-/// Writes objects, of which the first one is the root group, and all that they lead to. `None`: they take too much room, or refer to
-/// an object that is not there.
+/// Writes objects, of which the first one is the root group, and all that they lead to. `None`: they take too much room, or refer
+/// to an object that is not there.
 pub fn put(space: &mut Space, objects: &[NewObject], mut root: Root<'_>) -> Option<Placed> {
     let (mut addresses, mut messages_at) = (vec![root.address], vec![root.messages]);
     for object in objects.get(1..)? {

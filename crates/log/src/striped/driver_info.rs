@@ -43,8 +43,8 @@ pub fn driver<B: HeaderBytes + ?Sized>(superblock: &Superblock, file: &B) -> Dri
     }
 }
 
-/// Bytes that make the file readable without its driver. The file must have driver information. `user_block` is the number of bytes
-/// before the superblock.
+/// Bytes that make the file readable without its driver. The file must have driver information. `user_block` is the number of
+/// bytes before the superblock.
 pub fn without_driver<B: HeaderBytes + ?Sized>(
     superblock: &Superblock,
     file: &B,

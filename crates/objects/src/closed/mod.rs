@@ -1,5 +1,5 @@
-//! The metadata of a closed log (`docs/formats/logvol.md`), made of its metadata image without libhdf5: superblock, root group, the
-//! log's own objects, and those of the user with stub datasets in place of logged datasets.
+//! The metadata of a closed log (`docs/formats/logvol.md`), made of its metadata image without libhdf5: superblock, root group,
+//! the log's own objects, and those of the user with stub datasets in place of logged datasets.
 //!
 //! libhdf5 makes each object by several searches through its caches, so that thousands take a second. Nearly all programs make
 //! objects of few kinds, whose bytes are known. So `plain` walks through an image with nothing else once, and its closed form is
@@ -9,12 +9,12 @@ mod plain;
 
 use std::collections::HashMap;
 
-use h5logfs_hdf5_format::object_header::kind;
+use h5logfs_hdf5_format::object_header::{HEAD, PREFIX, kind};
 use h5logfs_hdf5_format::superblock::{SIZES, new_superblock};
 use h5logfs_hdf5_format::symbol_table::{Named, Table, To};
-use h5logfs_hdf5_format::written::header::{self, HEAD, Messages, PREFIX};
-use h5logfs_hdf5_format::written::{self, NewObject, Root, Space, datatype};
-use h5logfs_hdf5_format::{Added, SUPERBLOCK, link};
+use h5logfs_hdf5_format::written::header::{self, Messages};
+use h5logfs_hdf5_format::written::{self, NewObject, Root, datatype};
+use h5logfs_hdf5_format::{Added, SUPERBLOCK, Space, link};
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
 use h5logfs_log::journal::metadata_image::MetadataImage;
@@ -35,8 +35,8 @@ impl ClosedObjects {
         ClosedObjects::of(&image.image, logged)
     }
 
-    /// The objects of a metadata image with these bytes, of which those at the addresses of `logged` are logged datasets with these
-    /// IDs. `None` where only libhdf5 can copy them, or tell what is wrong with them.
+    /// The objects of a metadata image with these bytes, of which those at the addresses of `logged` are logged datasets with
+    /// these IDs. `None` where only libhdf5 can copy them, or tell what is wrong with them.
     pub fn of(image: &Vec<u8>, logged: impl IntoIterator<Item = (u64, u32)>) -> Option<Self> {
         let logged = logged.into_iter();
         let mut ids = HashMap::with_capacity(logged.size_hint().1.unwrap_or(0));
@@ -107,8 +107,8 @@ impl ClosedObjects {
 
 const TOO_MUCH: &str = "the metadata of the closed log take too much room";
 
-/// Writes the header of the root group, which has the log's own `group`. What it has of the user lies behind the table, since the room
-/// in the front is little. Returns its address, and the one from which the messages of the user count.
+/// Writes the header of the root group, which has the log's own `group`. What it has of the user lies behind the table, since the
+/// room in the front is little. Returns its address, and the one from which the messages of the user count.
 fn put_root(
     own: &mut Space,
     rest: &mut Space,

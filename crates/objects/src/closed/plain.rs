@@ -1,5 +1,5 @@
-//! Copies objects of a metadata image as a closed log has them: groups with symbol tables or link messages, logged datasets, and their
-//! attributes. libhdf5 copies images with anything else.
+//! Copies objects of a metadata image as a closed log has them: groups with symbol tables or link messages, logged datasets, and
+//! their attributes. libhdf5 copies images with anything else.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
 use h5logfs_hdf5_format::filters::{self, Filter};
-use h5logfs_hdf5_format::object_header::{self, Mode, Prefix, kind};
+use h5logfs_hdf5_format::object_header::{self, Mode, PREFIX, Prefix, kind};
 use h5logfs_hdf5_format::written::header::{self, Messages, allocation};
 use h5logfs_hdf5_format::written::{HeapValue, Made, NewObject, Patches, Stored, Target, datatype};
 use h5logfs_hdf5_format::{
@@ -349,11 +349,11 @@ impl<'a> Reader<'a> {
         let (1, len) = (header.first()?, header.get(8..)?.first_chunk()?) else {
             return None;
         };
-        header.get(..header::PREFIX + u32::from_le_bytes(*len) as usize)
+        header.get(..PREFIX + u32::from_le_bytes(*len) as usize)
     }
 
-    /// Takes note of a kind of datasets: that of a stub dataset which was made. `time`: where the header has its last time, and the
-    /// bytes of that message.
+    /// Takes note of a kind of datasets: that of a stub dataset which was made. `time`: where the header has its last time, and
+    /// the bytes of that message.
     fn note(&mut self, header: &'a [u8], time: Option<(u64, usize)>, copy: &Copy) {
         let time = match (time, copy.time_at) {
             (None, None) => None,

@@ -1,5 +1,5 @@
-//! Datatype messages (IV.A.2.d) of the types that definitions have: of version 1, and of version 2 for arrays and types with arrays
-//! in them.
+//! Datatype messages (IV.A.2.d) of the types that definitions have: of version 1, and of version 2 for arrays and types with
+//! arrays in them.
 
 use h5logfs_hdf5_format::written::datatype as messages;
 use h5logfs_log::journal::datatype::{Datatype, Member};

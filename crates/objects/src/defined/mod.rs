@@ -1,5 +1,6 @@
-//! The metadata image of definitions: an HDF5 file in memory with all that a program defines through the writer's own API, each object in
-//! its natural form (`docs/formats/journal.md`, section 2.5). So all that reads a log sees an image, whatever its program uses.
+//! The metadata image of definitions: an HDF5 file in memory with all that a program defines through the writer's own API, each
+//! object in its natural form (`docs/formats/journal.md`, section 2.5). So all that reads a log sees an image, whatever its
+//! program uses.
 //!
 //! `datatype` makes datatype messages. Tests of the crate that calls libhdf5 read images with it.
 //!
@@ -14,12 +15,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_hdf5_format::SUPERBLOCK;
-use h5logfs_hdf5_format::object_header::kind;
+use h5logfs_hdf5_format::object_header::{HEAD, PREFIX, kind};
 use h5logfs_hdf5_format::superblock::new_superblock;
 use h5logfs_hdf5_format::written::dense::Dense;
-use h5logfs_hdf5_format::written::header::{self, HEAD, Messages, PREFIX, allocation};
-use h5logfs_hdf5_format::written::{self, Made, NewObject, Root, Space, Stored, Target};
+use h5logfs_hdf5_format::written::header::{self, Messages, allocation};
+use h5logfs_hdf5_format::written::{self, Made, NewObject, Root, Stored, Target};
+use h5logfs_hdf5_format::{SUPERBLOCK, Space};
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
@@ -28,8 +29,8 @@ use h5logfs_log::journal::value::Value;
 
 use crate::Result;
 
-/// The metadata image of a log: the one in its journal, or that of its definitions. Fails where definitions make more than an HDF5 file
-/// has room for.
+/// The metadata image of a log: the one in its journal, or that of its definitions. Fails where definitions make more than an
+/// HDF5 file has room for.
 pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, MetadataImage>> {
     match &journal.metadata_image {
         Some(image) => Ok(Cow::Borrowed(image)),
@@ -105,8 +106,8 @@ fn place(definition: &Definition) -> Option<(&str, &str)> {
     }
 }
 
-/// The groups that have a name which is not ASCII, with the number of their links. Not those with more links than a header has room
-/// for beside attributes: names in their symbol tables have the same bytes, but are not marked as UTF-8.
+/// The groups that have a name which is not ASCII, with the number of their links. Not those with more links than a header has
+/// room for beside attributes: names in their symbol tables have the same bytes, but are not marked as UTF-8.
 fn groups_with_messages(definitions: &[Definition]) -> HashMap<&str, usize> {
     const MOST: usize = 1 << 15;
     let places = || definitions.iter().filter_map(place);

@@ -1,4 +1,4 @@
-//! Bytes that are written behind each other.
+//! New bytes of a file, one structure behind the other.
 
 /// Bytes of a file from an address on.
 pub struct Space {
@@ -7,7 +7,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// No bytes yet, of which the first will be at `start`.
+    /// An empty space. Its first byte will be at address `start`.
     pub fn new(start: u64) -> Self {
         Space {
             start,
@@ -15,13 +15,13 @@ impl Space {
         }
     }
 
-    /// The same, with room for so many bytes.
+    /// An empty space with room for `bytes` bytes. Its first byte will be at address `start`.
     pub fn with_room(start: u64, bytes: usize) -> Self {
         let bytes = Vec::with_capacity(bytes);
         Space { start, bytes }
     }
 
-    /// The address of what comes next.
+    /// The address of the next byte.
     pub fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
@@ -33,13 +33,13 @@ impl Space {
         address
     }
 
-    /// Replaces bytes that are there.
+    /// Replaces bytes of the space.
     pub fn set(&mut self, address: u64, bytes: &[u8]) {
         let at = (address - self.start) as usize;
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// All of them.
+    /// All bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
