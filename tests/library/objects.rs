@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
-use h5logfs_objects::Objects;
+use h5logfs_hdf5_format::HeaderBytes;
+use h5logfs_hdf5_format::Objects;
 use serde_json::Value as Json;
 
 use crate::common::encoder::{export, open_view};

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes;
 
 use crate::arrangement::Arrangement;
-use crate::filters::Filter;
 use crate::flat::Flat;
-use crate::image::MAX_RANK;
 use crate::journal::Header;
 use crate::journal::sealed::Sealed;
 use crate::journal::unflushed::{Flushed, data_files};
@@ -22,6 +20,8 @@ use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::MAX_RANK;
+use h5logfs_hdf5_format::filters::Filter;
 
 /// One state of one log file. The default has no source; layouts fill in the fields that differ from it.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -478,7 +478,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filters::SHUFFLE;
+    use h5logfs_hdf5_format::filters::SHUFFLE;
 
     fn from_bytes(bytes: &[u8]) -> Result<Reserved<Snapshot>, Fault> {
         Snapshot::from_bytes(&Task::unlimited(), bytes)

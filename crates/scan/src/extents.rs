@@ -7,6 +7,7 @@ use crate::hdf5_sys::{self as h5, Id};
 use crate::metadata_image::limits;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::{Dataspace, LinkTarget, ObjectKind, Objects};
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::logvol::Tables;
@@ -14,7 +15,6 @@ use h5logfs_log::model::Selections;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{Layout, Logged};
 use h5logfs_objects::defined::metadata_image;
-use h5logfs_objects::{Dataspace, LinkTarget, ObjectKind, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 

@@ -65,7 +65,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::adios as adios_log;
-use h5logfs_log::image::Hdf5;
+use h5logfs_log::hdf5_bytes::Hdf5;
 use h5logfs_log::journal::closed::{CloseSeal, sealed};
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
 use h5logfs_log::journal::{self, SETTLED, ShownFlush};

@@ -1,6 +1,6 @@
 //! Whole chunks of a logged dataset in their stored form, and queries about chunks.
 
-use h5logfs_log::filters::{self, Filter};
+use h5logfs_hdf5_format::filters::{self, Filter};
 use h5logfs_output::Selection;
 use h5logfs_output::reading::Placed;
 

@@ -11,9 +11,9 @@ use super::limits::{LARGEST_CHUNK, LARGEST_FILE, LARGEST_VALUE, LONGEST_NAME, LO
 use super::scales::Scales;
 use super::value::Value;
 use super::words::{dimensions, largest_extent, shortened};
-use crate::filters::Filter;
-use crate::image::MAX_RANK;
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::MAX_RANK;
+use h5logfs_hdf5_format::filters::Filter;
 
 type Result<T> = std::result::Result<T, Fault>;
 

@@ -17,8 +17,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::Space;
-use h5logfs_log::image::object_header::kind;
+use h5logfs_hdf5_format::object_header::{HEAD, PREFIX, kind};
+use h5logfs_hdf5_format::superblock::new_superblock;
+use h5logfs_hdf5_format::written::dense::Dense;
+use h5logfs_hdf5_format::written::header::{self, Messages, allocation};
+use h5logfs_hdf5_format::written::{self, Made, NewObject, Root, Stored, Target};
+use h5logfs_hdf5_format::{SUPERBLOCK, Space};
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
@@ -26,11 +30,6 @@ use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::journal::value::Value;
 
 use crate::Result;
-use crate::written::dense::Dense;
-use crate::written::header::{self, HEAD, Messages, PREFIX, allocation};
-use crate::written::{
-    self, HeapValue, Made, NewObject, Root, SUPERBLOCK, Stored, Target, superblock,
-};
 
 /// The metadata image of a log: from its journal, or made from its definitions. Fails if the definitions do not fit
 /// into an HDF5 file.
@@ -273,7 +272,7 @@ impl<'a> Maker<'a> {
         });
         let texts: Option<Vec<_>> = texts.collect();
         let made = self.objects.get_mut(number)?;
-        made.in_heap(name, &datatype::variable_text(), space, texts?)
+        made.in_heap(name, &written::datatype::variable_text(), space, texts?)
     }
 
     /// Writes the attributes of dimension scales (HDF5 Dimension Scale Specification 1.0), and labels.
@@ -325,7 +324,7 @@ impl<'a> Maker<'a> {
         if let Some(table) = placed.of_root {
             space.set(messages + HEAD as u64, &table.to_bytes());
         }
-        let superblock = superblock(root, placed.of_root, space.end());
+        let superblock = new_superblock(root, placed.of_root, space.end());
         space.set(0, &superblock);
         let address = |number: &usize| placed.addresses.get(*number).copied();
         let logged = self.of_datasets.iter().map(address);
@@ -336,91 +335,5 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Bytes of an element of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
-const USE: usize = 16;
-/// The most uses of a scale that fit into its header. A message has less than 64 KiB.
+/// The most uses of a scale that its header lists. A message has less than 64 KiB.
 const MOST_USES_IN_HEADER: usize = 3900;
-
-impl Made {
-    /// Adds an attribute with elements in a heap: the length and the contents of each.
-    fn in_heap(
-        &mut self,
-        name: &str,
-        datatype: &[u8],
-        space: &[u8],
-        values: Vec<(u32, Stored)>,
-    ) -> Option<()> {
-        let elements = values.iter().flat_map(|(len, _)| {
-            let mut element = [0; 16];
-            element[..4].copy_from_slice(&len.to_le_bytes());
-            element
-        });
-        let elements: Vec<u8> = elements.collect();
-        let at = self.elements(name, datatype, space, &elements)?;
-        for (number, (len, stored)) in values.into_iter().enumerate() {
-            // An empty list has no place in a heap. A text always has one, because otherwise it would not be a text.
-            if len > 0 || matches!(stored, Stored::Bytes(_)) {
-                let at = at + 16 * number + 4;
-                self.heap_values.push(HeapValue { at, stored });
-            }
-        }
-        Some(())
-    }
-
-    /// Adds an attribute, and returns the position of its elements.
-    fn elements(
-        &mut self,
-        name: &str,
-        datatype: &[u8],
-        space: &[u8],
-        elements: &[u8],
-    ) -> Option<usize> {
-        let data = header::attribute(name, datatype, space, elements)?;
-        let at = self.push_attribute(name.as_bytes(), 0, &data)?;
-        Some(at + data.len() - elements.len())
-    }
-
-    /// Adds a text with a zero byte at its end, as readers of scales expect.
-    fn terminated_text(&mut self, name: &str, text: &str) -> Option<()> {
-        let text = [text.as_bytes(), &[0]].concat();
-        let datatype = datatype::text(u32::try_from(text.len()).ok()?, 0, !text.is_ascii());
-        self.elements(name, &datatype, &header::SCALAR, &text)
-            .map(|_| ())
-    }
-
-    /// Adds the list of dimensions that use a scale. `numbers` maps the IDs of datasets to object numbers.
-    fn reference_list(&mut self, uses: &[(usize, u32)], numbers: &[usize]) -> Option<()> {
-        let members = [
-            ("dataset", 0, datatype::reference()),
-            ("dimension", 8, header::integer(4, true).to_vec()),
-        ];
-        let datatype = datatype::compound(1, USE as u32, &members)?;
-        let elements = uses.iter().flat_map(|(_, dimension)| {
-            let mut element = [0; USE];
-            element[8..12].copy_from_slice(&dimension.to_le_bytes());
-            element
-        });
-        let elements: Vec<u8> = elements.collect();
-        let space = header::list(uses.len() as u64);
-        let at = self.elements("REFERENCE_LIST", &datatype, &space, &elements)?;
-        for (number, (dataset, _)) in uses.iter().enumerate() {
-            let object = numbers.get(*dataset)?;
-            self.references.push((at + USE * number, *object));
-        }
-        Some(())
-    }
-
-    /// Adds the scales of each dimension, given by ID. `numbers` maps the IDs of datasets to object numbers.
-    fn dimension_list(&mut self, attached: &[Vec<u32>], numbers: &[usize]) -> Option<()> {
-        let of_dimension = |of: &Vec<u32>| {
-            let objects = of.iter().map(|id| numbers.get(*id as usize).copied());
-            let objects: Vec<usize> = objects.collect::<Option<_>>()?;
-            Some((u32::try_from(objects.len()).ok()?, Stored::Objects(objects)))
-        };
-        let attached = attached.iter().map(of_dimension);
-        let attached: Vec<_> = attached.collect::<Option<_>>()?;
-        let datatype = datatype::list_of(&datatype::reference());
-        let space = header::list(attached.len() as u64);
-        self.in_heap("DIMENSION_LIST", &datatype, &space, attached)
-    }
-}

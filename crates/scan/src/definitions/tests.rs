@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 use std::path::PathBuf;
 
+use h5logfs_hdf5_format::filters::{DEFLATE, Filter, SHUFFLE};
 use h5logfs_log::file_id::FileId;
-use h5logfs_log::filters::{DEFLATE, Filter, SHUFFLE};
 use h5logfs_log::front::{FRONT, unclosed_front};
 use h5logfs_log::journal::Header;
 use h5logfs_log::journal::closed::ClosedLog as LogToClose;

@@ -1,6 +1,6 @@
 //! Datasets and their creation properties.
 
-use h5logfs_log::filters::{Filter, OPTIONAL};
+use h5logfs_hdf5_format::filters::{Filter, OPTIONAL};
 use h5logfs_log::snapshot::Storage;
 
 use super::*;

@@ -26,7 +26,7 @@ use hdf5_metno_sys::h5t::*;
 use hdf5_metno_sys::h5z::H5Zfilter_avail;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::Image;
+use h5logfs_hdf5_format::Image;
 
 pub use hdf5_metno_sys::h5s::H5S_UNLIMITED as UNLIMITED;
 
