@@ -228,7 +228,7 @@ impl<'a> Base<'a> {
         self.is_scale == is_scale && base(messages).eq(self.of.iter().copied())
     }
 
-    /// That of a dataset with these messages. `None` where libhdf5 has to make it.
+    /// The base of the stub dataset of a dataset with these messages. `None` where libhdf5 has to make it.
     fn of(messages: &[Message<'a>], is_scale: bool) -> Result<Option<Self>> {
         let one = |kind| {
             let mut all = messages.iter().filter(|message| message.kind == kind);
