@@ -160,6 +160,7 @@ impl<'a> Record<'a> {
 
 /// The parts of an attribute message.
 pub struct AttributeParts<'a> {
+    /// The name, without the zero byte at the end.
     pub name: &'a [u8],
     /// The datatype message.
     pub datatype: &'a [u8],

@@ -28,7 +28,7 @@ enum Links<'a, B: ?Sized> {
     Header(Vec<Link>),
     Dense {
         heap: FractalHeap<'a, B>,
-        index: NameIndex<'a, B>,
+        index: Box<NameIndex<'a, B>>,
     },
 }
 
@@ -131,7 +131,7 @@ impl<'a, B: HeaderBytes> Links<'a, B> {
         if let Some(dense) = dense {
             return Ok(Some(Links::Dense {
                 heap: FractalHeap::open(bytes, dense.heap)?,
-                index: NameIndex::of_links(bytes, dense.index)?,
+                index: Box::new(NameIndex::of_links(bytes, dense.index)?),
             }));
         }
         let links = header

@@ -95,7 +95,9 @@ fn mapping(version: u8, fields: &mut Fields<'_>, before: &[Mapping]) -> Result<M
     let earlier = |fields: &mut Fields<'_>| {
         let number = usize::try_from(fields.u64().ok_or(SHORT)?)?;
         let found = before.get(number);
-        found.ok_or_else(|| crate::Fault::from("a mapping with the name of no earlier mapping"))
+        found.ok_or_else(|| {
+            h5logfs_common::fault::Fault::from("a mapping with the name of no earlier mapping")
+        })
     };
     // Mappings share one allocation of a name. Otherwise, few bytes of a file could make many copies of a long name.
     let file = match flags {

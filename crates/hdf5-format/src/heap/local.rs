@@ -31,7 +31,7 @@ impl<'a, B: HeaderBytes + ?Sized> LocalHeap<'a, B> {
         (data.checked_add(len)? <= bytes.size()).then_some(LocalHeap { bytes, data, len })
     }
 
-    /// All of its bytes. Fails where they are more than `most`.
+    /// All bytes of the heap. Fails where they are more than `most`.
     pub fn all(&self, most: u64) -> Result<Vec<u8>> {
         if self.len > most {
             return Err(format!("a local heap of {} bytes", self.len).into());

@@ -5,8 +5,9 @@ use super::{HeapValue, Made, Stored, datatype, header};
 
 /// Bytes of an element of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
 const USE: usize = 16;
+
 impl Made {
-    /// Adds an attribute whose elements lie in a heap: of each its length, and what is stored.
+    /// Adds an attribute whose elements lie in a heap. `values`: the length of each element, and what is stored.
     pub fn in_heap(
         &mut self,
         name: &str,
@@ -56,8 +57,8 @@ impl Made {
             .map(|_| ())
     }
 
-    /// Adds the list of the dimensions that use a scale. `numbers` of objects, by the IDs of datasets.
-    pub fn reference_list(&mut self, uses: &[(usize, u32)], numbers: &[usize]) -> Option<()> {
+    /// Adds the list of the dimensions that use a scale: each the number of a dataset, and the dimension.
+    pub fn reference_list(&mut self, uses: &[(usize, u32)]) -> Option<()> {
         let members = [
             ("dataset", 0, datatype::reference()),
             ("dimension", 8, datatype::integer(4, true).to_vec()),
@@ -72,20 +73,16 @@ impl Made {
         let space = header::list(uses.len() as u64);
         let at = self.elements("REFERENCE_LIST", &datatype, &space, &elements)?;
         for (number, (dataset, _)) in uses.iter().enumerate() {
-            let object = numbers.get(*dataset)?;
-            self.references.push((at + USE * number, *object));
+            self.references.push((at + USE * number, *dataset));
         }
         Some(())
     }
 
-    /// Adds the scales of each dimension, which are IDs. `numbers` of objects, by the IDs of datasets.
-    pub fn dimension_list(&mut self, attached: &[Vec<u32>], numbers: &[usize]) -> Option<()> {
-        let of_dimension = |of: &Vec<u32>| {
-            let objects = of.iter().map(|id| numbers.get(*id as usize).copied());
-            let objects: Vec<usize> = objects.collect::<Option<_>>()?;
-            Some((u32::try_from(objects.len()).ok()?, Stored::Objects(objects)))
-        };
-        let attached = attached.iter().map(of_dimension);
+    /// Adds the numbers of the scales of each dimension.
+    pub fn dimension_list(&mut self, attached: Vec<Vec<usize>>) -> Option<()> {
+        let attached = attached
+            .into_iter()
+            .map(|scales| Some((u32::try_from(scales.len()).ok()?, Stored::Objects(scales))));
         let attached: Vec<_> = attached.collect::<Option<_>>()?;
         let datatype = datatype::list_of(&datatype::reference());
         let space = header::list(attached.len() as u64);

@@ -287,11 +287,17 @@ impl<'a> Maker<'a> {
                     made.terminated_text("NAME", name)?;
                 }
             }
+            let number_of = |id: usize| numbers.get(id).copied();
             if let Some(uses) = self.uses.get(&id) {
-                made.reference_list(uses, &numbers)?;
+                let uses = uses.iter().map(|(of, dim)| Some((number_of(*of)?, *dim)));
+                made.reference_list(&uses.collect::<Option<Vec<_>>>()?)?;
             }
             if !scales.attached.is_empty() {
-                made.dimension_list(&scales.attached, &numbers)?;
+                let of_dimension =
+                    |ids: &Vec<u32>| ids.iter().map(|id| number_of(*id as usize)).collect();
+                let attached: Option<Vec<Vec<usize>>> =
+                    scales.attached.iter().map(of_dimension).collect();
+                made.dimension_list(attached?)?;
             }
             if !scales.labels.is_empty() {
                 let space = header::list(scales.labels.len() as u64);
