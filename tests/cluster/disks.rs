@@ -14,9 +14,7 @@ fn the_disk_of_a_node_is_read_only_or_full() {
         return;
     };
     // Nodes see what was mounted before.
-    let Some(nodes) = Nodes::new(2) else {
-        return;
-    };
+    let Some(nodes) = Nodes::new(2) else { return };
     let dir = tempfile::tempdir().unwrap();
     let subfiles = dir.path().join("own.h5.subfiles");
     fs::create_dir(&subfiles).unwrap();

@@ -49,9 +49,7 @@ fn cases() -> Vec<[&'static str; 4]> {
 
 #[test]
 fn a_child_changes_nothing() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "forks");
     let connector = Connector::new();
     for [options, how, when, what] in part(cases(), 13) {
@@ -69,9 +67,7 @@ fn a_child_changes_nothing() {
 /// A rank's children are no ranks.
 #[test]
 fn a_child_of_ranks_changes_nothing() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "forks");
     let connector = Connector::new();
     let cases = cases().into_iter();
@@ -93,9 +89,7 @@ fn a_child_of_ranks_changes_nothing() {
 /// The child of a killed program ends later, normally.
 #[test]
 fn a_child_that_outlives_a_killed_program_leaves_what_was_flushed() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let connector = Connector::new();
     let Some(python) = connector.python() else {
         return;

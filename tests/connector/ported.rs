@@ -70,9 +70,7 @@ fn lists_of_blocks() {
 /// A forked child writes lists of blocks to its parent's log, and is refused.
 #[test]
 fn lists_of_blocks_of_a_child_are_refused() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let c = project().join("tests/c");
     let (headers, mut flags) = linking();
     flags.push("-DLISTS".to_owned());
@@ -117,9 +115,7 @@ fn a_program_registers_the_connector() {
 /// The program of `make bench-connector` compiles and works, by unions of hyperslabs and by lists.
 #[test]
 fn the_program_of_the_benchmark() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let bench = project().join("benches/connector");
     let (headers, mut flags) = linking();
     let patterns = bench.join("e3sm.txt");

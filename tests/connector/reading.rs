@@ -1,6 +1,5 @@
-//! Reading logs: each is its canonical file, even to programs that ask for more than elements.
+//! Reading logs by programs that ask for more than elements. `clients/table.rs` compares all elements.
 
-use std::path::Path;
 use std::process::Command;
 
 use crate::common::clock::settle;
@@ -8,34 +7,7 @@ use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, Stage};
 use crate::common::mpirun::{Job, Mpi};
 use crate::common::people::{self, copy};
-use crate::common::readers::{Python, corpus, netcdf_reads, read_as_expected, said, whole_corpus};
-
-fn reads_as_expected(corpus: &Path) {
-    if let Some(python) = Connector::new().python() {
-        read_as_expected(&python, corpus);
-    }
-}
-
-#[test]
-fn the_small_cases_read_as_expected() {
-    reads_as_expected(&corpus());
-}
-
-#[test]
-fn the_whole_corpus_reads_as_expected() {
-    if let Some(corpus) = whole_corpus() {
-        reads_as_expected(&corpus);
-    }
-}
-
-#[test]
-fn netcdf_reads_logs() {
-    let connector = Connector::new();
-    let Some(python) = connector.python() else {
-        return;
-    };
-    netcdf_reads(&python, &corpus());
-}
+use crate::common::readers::{Python, corpus, said};
 
 /// A program hears of the list that it has given, not of the driver that shows the log.
 #[test]
@@ -124,9 +96,7 @@ with h5py.File(log) as f, h5py.File(copy, 'w') as to, h5py.File(expected) as wan
 
 #[track_caller]
 fn ranks_read(directory: &str, program: &str) {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let stage = Stage::of_connector();
     let logs = stage.logs(2);
     settle(stage.path());
@@ -188,9 +158,7 @@ fn the_file_driver_and_the_connector_go_together() {
 #[test]
 fn an_old_library_sees_nothing() {
     let connector = Connector::new();
-    let Some(old) = Python::old() else {
-        return;
-    };
+    let Some(old) = Python::old() else { return };
     let old = old.with_variables(connector.used());
     let code = "
 import h5py, sys
