@@ -35,7 +35,7 @@ read, are in [limits.md](limits.md).
 
 fn page(cases: &[Case], failures: &Failures) -> String {
     let names = Way::ALL.map(Way::name).join(" | ");
-    let mut page = format!("{BEGIN}| logs | encoding | logs | {names} |\n");
+    let mut page = format!("{BEGIN}| layout | encoding | logs | {names} |\n");
     page += &format!("|---|---|{}\n", "---|".repeat(1 + Way::ALL.len()));
     let mut rows: BTreeMap<(&str, &str), Vec<&Case>> = BTreeMap::new();
     for case in cases {

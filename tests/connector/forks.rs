@@ -77,7 +77,7 @@ fn a_child_of_ranks_changes_nothing() {
             && *when != "after"
             && ["exit", "close", "flush", "write", "read"].contains(what)
     });
-    for [options, how, when, what] in part(parallel.collect(), 5) {
+    for [options, how, when, what] in part(parallel.collect(), 10) {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file.h5").to_str().unwrap().to_owned();
         let arguments = [file.as_str(), how, when, what, "parallel"].map(str::to_owned);

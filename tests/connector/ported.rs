@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::PROGRAM;
+use crate::common::amount::each_variant;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, succeed};
 use crate::common::make::built_vol_api;
@@ -56,15 +57,15 @@ fn lists_of_blocks() {
     let Some((program, library)) = program() else {
         return;
     };
-    for ranks in [1, 2] {
+    each_variant(&[1, 2], |ranks| {
         let twice = Twice::new();
         twice.run(|dir, variables| {
             let file = dir.join("file.h5").to_str().unwrap().to_owned();
             let variables = [variables, std::slice::from_ref(&library)].concat();
-            by_ranks(&Place::Here, ranks, &program, &[file], &variables);
+            by_ranks(&Place::Here, *ranks, &program, &[file], &variables);
         });
         twice.compare();
-    }
+    });
 }
 
 /// A forked child writes lists of blocks to its parent's log, and is refused.

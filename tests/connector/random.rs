@@ -18,12 +18,7 @@ fn programs_without_mpi() {
     programs(&[0], 40);
 }
 
-#[test]
-fn programs_without_mpi_that_append() {
-    programs(&[0, 0, 0], 10);
-}
-
-/// Also with other numbers of ranks in each session.
+/// Also those that append, on the same or on other numbers of ranks.
 #[test]
 fn programs_on_some_ranks() {
     let variants: &[(&[u32], usize)] = &[
@@ -31,6 +26,7 @@ fn programs_on_some_ranks() {
         (&[2], 15),
         (&[4], 8),
         (&[1, 4, 2, 0], 5),
+        (&[0, 0, 0], 10),
         (&[0, 3], 8),
     ];
     each_variant(variants, |(sessions, usual)| programs(sessions, *usual));

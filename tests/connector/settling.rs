@@ -220,7 +220,7 @@ fn all_ranks_are_told_that_their_file_is_not_settled() {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    for program in ["/nonexistent/h5logfs", "/bin/false"] {
+    each_variant(&["/nonexistent/h5logfs", "/bin/false"], |program| {
         for (objects, words) in ["none", "type"].into_iter().zip(NOT_SETTLED) {
             let path = dir.path().join("log.h5");
             let mut mpirun = Mpi::of_build().run(2, &hdf5.compiled("connector", "settles"));
@@ -239,7 +239,7 @@ fn all_ranks_are_told_that_their_file_is_not_settled() {
             is_whole(&path, "ranks", 1);
             fs::remove_file(path).unwrap();
         }
-    }
+    });
 }
 
 /// The first rank settles the shared file.
