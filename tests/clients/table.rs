@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use crate::common::amount::part;
 use crate::common::cases::{Case, Cases, Outcomes, Reader, Way};
 use crate::common::readers::{
-    check_all, corpus, netcdf_reads, project, reads_the_rest, whole_corpus,
+    Python, check_all, corpus, netcdf_reads, project, reads_the_rest, whole_corpus,
 };
 
 const WRITE: &str = "H5LOGFS_TEST_WRITE_TABLE";
@@ -102,6 +102,10 @@ fn read_all(cases: &Cases, some: &[Case]) -> BTreeMap<Way, Outcomes> {
 
 #[test]
 fn each_log_reads_in_each_way_as_the_page_says() {
+    // It makes some of the cases.
+    if Python::new().is_none() {
+        return;
+    }
     let cases = Cases::all();
     let outcomes = read_all(&cases, &part(cases.all.clone(), 3));
     let path = project().join("docs/compatibility.md");
@@ -119,7 +123,10 @@ fn each_log_reads_in_each_way_as_the_page_says() {
             }
         }
     }
-    now.retain(|_, paths| !paths.is_empty());
+    now.retain(|_, paths| {
+        paths.retain(|path| cases.all.iter().any(|case| case.path == *path));
+        !paths.is_empty()
+    });
     // The first page has none before it.
     let is_as_good = worse.is_empty() || told.is_empty();
     assert!(is_as_good, "these have got worse:\n{}", worse.join("\n"));

@@ -11,5 +11,4 @@ mod options;
 mod parallel;
 mod plain;
 mod sets;
-mod suite;
 mod writing;
