@@ -117,29 +117,6 @@ fn parallel_ranks_read_collectively() {
     ranks_read("connector", "collective");
 }
 
-/// h5py and netCDF4 have a libhdf5 each, and share one copy of the plug-in.
-#[test]
-fn two_libraries_read_in_one_process() {
-    let connector = Connector::new();
-    let Some(python) = connector.python() else {
-        return;
-    };
-    let code = "
-import sys
-import h5py, netCDF4
-assert h5py.version.hdf5_version != netCDF4.__hdf5libversion__, 'one libhdf5 is there twice'
-log, expected = sys.argv[1:]
-for _ in range(3):
-    with h5py.File(log) as f, netCDF4.Dataset(log) as g, h5py.File(expected) as wanted:
-        assert (f['T'][...] == wanted['T'][...]).all() and (g['T'][...] == wanted['T'][...]).all()
-one, other = netCDF4.Dataset(log), h5py.File(log)
-one.close()
-assert other['T'][...].shape
-";
-    let files = ["netcdf4_wrf.log.h5", "netcdf4_wrf.expected.h5"].map(|name| corpus().join(name));
-    python.run(code, &[&files[0], &files[1]]);
-}
-
 /// Without the file driver in the environment, and with it.
 #[test]
 fn the_file_driver_and_the_connector_go_together() {
