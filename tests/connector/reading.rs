@@ -6,7 +6,6 @@ use crate::common::clock::settle;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, Stage};
 use crate::common::mpirun::{Job, Mpi};
-use crate::common::people::{self, copy};
 use crate::common::readers::{Python, corpus, said};
 
 /// A program hears of the list that it has given, not of the driver that shows the log.
@@ -178,39 +177,4 @@ except OSError as e:
     if let Ok(output) = Command::new("ncdump").arg("-h").arg(&log).output() {
         assert!(output.status.code().is_some(), "{}", said(&output));
     }
-}
-
-#[test]
-fn a_log_directory_is_read_by_each_of_its_names() {
-    let dir = tempfile::tempdir().unwrap();
-    copy(
-        &people::corpus("corpus-adios/b5_steps.bp"),
-        &dir.path().join("run.bp"),
-    );
-    let connector = Connector::new();
-    let Some(python) = connector.passing_python() else {
-        return;
-    };
-    let code = "
-import os, sys
-import h5py
-os.chdir(sys.argv[1])
-def read(name):
-    found = {}
-    def note(path, item):
-        if isinstance(item, h5py.Dataset):
-            found[path] = repr(item[()])
-    with h5py.File(name, 'r') as f:
-        f.visititems(note)
-    return found
-found = [read(name) for name in ('run.bp', 'run.bp/', 'run.bp/md.idx', 'run.bp.h5')]
-print(found[0] != {} and all(one == found[0] for one in found), [list(one) for one in found])
-with h5py.File('run.bp.h5', 'r'), h5py.File('run.bp.h5', 'w') as f:
-    f['new'] = 1
-print(list(read('run.bp.h5')))
-";
-    let told = python.run(code, &[dir.path()]);
-    let lines: Vec<&str> = told.lines().collect();
-    assert!(lines[0].starts_with("True"), "{told}");
-    assert_eq!(lines[1], "['new']", "{told}");
 }

@@ -10,7 +10,7 @@ use crate::common::driver::Driver;
 use crate::common::readers::{Python, corpus, project, said};
 
 /// Runs a test with a Python that uses one of the plug-ins, another one each day.
-fn with_a_plug_in(run: impl Fn(&Python)) {
+pub fn with_a_plug_in(run: impl Fn(&Python)) {
     each_variant(&[Way::Driver, Way::Connector], |way| {
         if let Some(reader) = Reader::new(*way, &corpus(), "") {
             run(&reader.python);
