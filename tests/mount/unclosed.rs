@@ -181,9 +181,7 @@ fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
 /// in the layout.
 #[test]
 fn a_damaged_journal_is_told_by_an_attribute() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     if !can_mount(User::Caller) {
         return;
     }
@@ -675,9 +673,7 @@ fn chunks_of_a_growing_log_are_its_records() {
 /// The log is mounted before its close, and is closed under the mount.
 #[test]
 fn a_log_of_an_hdf5_program_is_mounted() {
-    let Some(python) = Python::old() else {
-        return;
-    };
+    let Some(python) = Python::old() else { return };
     if !can_mount(User::Caller) {
         return;
     }

@@ -225,9 +225,7 @@ fn what_the_writer_did_not_make_is_refused() {
     Place::with("tests/corpus/records.expected.h5").refuses(&[other]);
     Place::new().refuses(&["there is no such file"]);
     // A log of this writer that an HDF5 program has changed since.
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let place = Place::of_pattern(3, 0, true);
     let change = "
 import sys, h5py

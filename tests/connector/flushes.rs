@@ -13,7 +13,7 @@ const FLUSHES: u64 = 8;
 
 /// Runs the program with this seed.
 fn run(python: &Python, file: &Path, seed: u64, copies: Option<&Path>) {
-    let mut tool = python.tool("moments.py");
+    let mut tool = python.tool("flushing.py");
     tool.arg(file)
         .args([seed, FLUSHES].map(|n| n.to_string()))
         .args(copies);
@@ -23,9 +23,7 @@ fn run(python: &Python, file: &Path, seed: u64, copies: Option<&Path>) {
 
 #[test]
 fn every_flush_is_what_the_file_of_the_same_program_was() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let connector = Connector::new();
     let with_connector = python.with_variables(connector.used_as("h5logfs buffer_limit=64K"));
     let dir = tempfile::tempdir().unwrap();

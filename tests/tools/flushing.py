@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""moments.py FILE SEED FLUSHES [COPIES]: a random program that flushes FLUSHES times and ends without a close.
+"""flushing.py FILE SEED FLUSHES [COPIES]: a random program that flushes FLUSHES times and ends without a close.
 
 With COPIES, a directory, it copies the file there after each flush: for a native HDF5 file."""
 import os
