@@ -22,7 +22,7 @@ fn random_programs_on_some_ranks() {
 /// Flushed data is there although no rank finished.
 #[test]
 fn a_job_that_kills_itself_leaves_its_flushes() {
-    programs_on(&Place::Here, 4, 20, Mode::Abort);
+    programs_on(&Place::Here, 4, cases(20), Mode::Abort);
 }
 
 /// A flush of more bytes than MPI can count, lent and copied. It needs twice as many bytes of memory, and as many on
