@@ -187,7 +187,7 @@ mod tests {
             StoredIndex::new(&self.chunk, 8, chunks, |number| self.origin(number)).unwrap()
         }
 
-        fn read(&self, bytes: &Vec<u8>, root: u64) -> Result<Vec<StoredChunk>> {
+        fn read(&self, bytes: &dyn HeaderBytes, root: u64) -> Result<Vec<StoredChunk>> {
             read_stored(bytes, root, self.chunk.len(), |origin| {
                 self.number_at(origin)
             })
