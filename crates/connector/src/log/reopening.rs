@@ -20,7 +20,7 @@ use h5logfs_output::{Base, LogWriter, Ranks};
 
 use super::closed::KeptImage;
 use super::metadata_image::{MetadataImage, refused};
-use super::{Constants, OpenLog, State};
+use super::{Constants, State, WrittenLog};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::options::Options;
@@ -76,7 +76,7 @@ pub fn append(
     ranks: Ranks,
     options: Options,
     kept: Option<KeptImage>,
-) -> Result<OpenLog, Fault> {
+) -> Result<WrittenLog, Fault> {
     let left = if options.takes_in {
         take_in_unflushed(path, &ranks)?
     } else {
@@ -121,7 +121,7 @@ pub fn append(
     let (objects, metadata_image, constants, memory) = made.ok_or_else(|| refused(path))?;
     let is_root = ranks.is_root();
     let writer = LogWriter::with_memory(ranks, files, options, memory);
-    let mut log = OpenLog::new(info.library, metadata_image, constants, path, writer);
+    let mut log = WrittenLog::new(info.library, metadata_image, constants, path, writer);
     log.opening = objects.opening;
     let mut state = log.state.lock();
     for (id, header) in objects.headers.iter().enumerate() {
