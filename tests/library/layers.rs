@@ -325,7 +325,7 @@ const PLUGINS: [&str; 3] = [
 /// over them.
 const IN_FEW_FILES: [(&str, &str, usize); 2] = [
     ("crates/view/src", "impl View {", 1),
-    ("crates/connector/src", "impl Log {", 3),
+    ("crates/connector/src", "impl WrittenLog {", 3),
 ];
 
 #[test]

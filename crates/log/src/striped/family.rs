@@ -6,7 +6,7 @@ use std::path::Path;
 use super::config::checked_count;
 use super::driver_info::{Driver, Geometry, driver, without_driver};
 use super::names::{Family, families};
-use super::{Kind, StripedFile, Tables};
+use super::{FileAndMembers, Kind, Tables};
 use crate::flat::{Flat, FlatFile, FlatMember, Patch, end_of, part};
 use crate::hdf5_bytes::Hdf5;
 use crate::log_files::LogFiles;
@@ -20,7 +20,7 @@ use h5logfs_hdf5_format::{Superblock, Window};
 
 /// Finds the members of the family with member 0 `file`. Fails if a member is missing, or if the name does not
 /// determine the names of the others.
-pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<StripedFile> {
+pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<FileAndMembers> {
     let refused = |reason: Fault| Error::of(file.path(), reason);
     let (user_block, superblock, member) = front(file)?;
     let count = superblock.end.div_ceil(member).max(1);
@@ -75,7 +75,7 @@ pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<StripedFile> {
         .map_err(|reason| refused(reason.into()))?;
     flat.patches.push(patch);
     let kind = Kind::Family;
-    Ok(StripedFile {
+    Ok(FileAndMembers {
         tables: Tables { kind, flat },
         members,
         diagnostics,

@@ -61,7 +61,7 @@ pub struct Tables {
 
 /// A file and its members.
 #[derive(Debug)]
-pub struct StripedFile {
+pub struct FileAndMembers {
     /// The places of the bytes. Source 0 is the file itself.
     pub tables: Tables,
     /// The other sources.

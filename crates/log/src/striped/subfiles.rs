@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use super::config::Config;
 use super::driver_info::{Driver, Geometry, driver};
 use super::names::{Part, SubfileName};
-use super::{Kind, StripedFile, Tables};
+use super::{FileAndMembers, Kind, Tables};
 use crate::flat::{Flat, FlatFile, FlatMember, end_of};
 use crate::hdf5_bytes::Hdf5;
 use crate::log_files::LogFiles;
@@ -49,7 +49,7 @@ impl<'a> Entry<'a> {
 
     /// Finds the subfiles among `companions`. Fails if there are none, if it is unclear which of them belong to this
     /// file, or if they contradict each other.
-    pub fn find(&self, companions: &[SourcePath]) -> Result<StripedFile> {
+    pub fn find(&self, companions: &[SourcePath]) -> Result<FileAndMembers> {
         let own = OwnSuperblock::of(self.file)?;
         let mut sets = self.sets(companions, &own)?;
         let chosen = self.choose(&own, &mut sets)?;
@@ -312,7 +312,7 @@ impl Set {
     }
 
     /// Fails if no part of the file can be read. Otherwise reports what is missing.
-    fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<StripedFile> {
+    fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<FileAndMembers> {
         if self.begins_otherwise {
             return Err(entry.refused(format!(
                 "{} does not begin with its superblock",
@@ -345,7 +345,7 @@ impl Set {
             );
             self.diagnostics.push(Diagnostic::note(what));
         }
-        Ok(StripedFile {
+        Ok(FileAndMembers {
             tables: Tables {
                 kind: Kind::Subfiling,
                 flat: self.flat,
