@@ -128,7 +128,7 @@ fn range(at: u64, len: usize) -> Result<Range<usize>> {
 }
 
 /// The `N` bytes at `at`.
-fn read_array<const N: usize, B: HeaderBytes + ?Sized>(bytes: &B, at: u64) -> Result<[u8; N]> {
+pub fn read_array<const N: usize, B: HeaderBytes + ?Sized>(bytes: &B, at: u64) -> Result<[u8; N]> {
     let mut found = [0; N];
     bytes.read(at, &mut found)?;
     Ok(found)

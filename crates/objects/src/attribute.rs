@@ -8,6 +8,7 @@ use h5logfs_log::image::btree2::{ATTRIBUTES_BY_NAME, Tree};
 use h5logfs_log::image::object_header::{Prefix, kind};
 use h5logfs_log::image::{Fields, HeaderBytes, lookup3};
 
+use crate::bounds::Allowance;
 use crate::datatype::Datatype;
 use crate::heap::FractalHeap;
 use crate::messages::{Header, shared, shared_address};
@@ -109,6 +110,21 @@ impl<B: HeaderBytes> Objects<B> {
     }
 }
 
+/// The messages of the attributes that lie outside the header of an object, with their places in the order of creation.
+pub fn outside_header<B: HeaderBytes>(bytes: &B, object: u64) -> Result<Vec<(u32, Vec<u8>)>> {
+    let header = Header::read(bytes, object, &[kind::ATTRIBUTE_INFO])?;
+    let mut found = Vec::new();
+    let mut left = Allowance::of(bytes);
+    if let Some(mut dense) = Dense::of(bytes, &header)? {
+        dense.each_message(None, |order, message| {
+            left.take(message.len() as u64)?;
+            found.push((order, message));
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(found)
+}
+
 impl<'a, B: HeaderBytes> Dense<'a, B> {
     /// `None` where all attributes are messages.
     fn of(bytes: &'a B, header: &Header) -> Result<Option<Self>> {
@@ -134,6 +150,17 @@ impl<'a, B: HeaderBytes> Dense<'a, B> {
         name: Option<&[u8]>,
         mut see: impl FnMut(u32, Attribute) -> ControlFlow<()>,
     ) -> Result<()> {
+        self.each_message(name, |order, message| {
+            Ok(see(order, reader.attribute(&message)?))
+        })
+    }
+
+    /// The same as messages.
+    fn each_message(
+        &mut self,
+        name: Option<&[u8]>,
+        mut see: impl FnMut(u32, Vec<u8>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
         let wanted = name.map(lookup3);
         let Dense { heap, index } = self;
         index.each(
@@ -149,8 +176,7 @@ impl<'a, B: HeaderBytes> Dense<'a, B> {
                             .into(),
                     );
                 }
-                let message = heap.object(record.heap_id)?;
-                Ok(see(record.order, reader.attribute(&message)?))
+                see(record.order, heap.object(record.heap_id)?)
             },
         )
     }

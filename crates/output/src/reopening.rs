@@ -82,6 +82,11 @@ impl Prepared {
             append: Some(Append { flush: base.flush }),
             ..Header::new(&base.id, ranks.size(), base.subfiles, config)
         };
+        let header = if base.takes_definitions {
+            header.with_base()
+        } else {
+            header
+        };
         Ok(Prepared {
             path: path.to_owned(),
             existing,

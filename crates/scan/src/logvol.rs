@@ -60,6 +60,7 @@ impl Header {
     }
 
     /// How many IDs were ever given to datasets.
+    #[cfg(test)]
     pub fn datasets(&self) -> i64 {
         self.datasets
     }

@@ -29,8 +29,8 @@ impl Sizes {
         }
     }
 
-    /// All nodes have room for all children.
-    fn node_bytes(self) -> usize {
+    /// Bytes of a node: all have room for all children.
+    pub fn node_bytes(self) -> usize {
         NODE + 8 + 16 * self.node
     }
 }

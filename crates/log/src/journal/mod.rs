@@ -3,9 +3,8 @@
 //!
 //! * [`datatype`], [`definition`], [`scales`] and [`value`] hold a program's definitions as plain data.
 //! * [`words`] puts them into words for messages; `limits` has their upper bounds.
-//! * [`metadata image`] is the metadata image, which a journal has in place of definitions where HDF5 itself keeps the
-//!   objects.
-//! * [`state`] describes all objects in one go, for an append.
+//! * [`metadata image`](metadata_image) is the metadata image, which a journal has in place of definitions where HDF5 itself
+//!   keeps the objects, and in front of them where a job has opened a log again.
 //! * [`shown_flush`] names the state that is shown.
 //! * [`extent`](crate::logvol::extent) describes the content of data files before they are HDF5.
 //! * [`visible`] tells which flushes a file system shows in full. [`sealed`] is a scan's result about that, and
@@ -41,7 +40,6 @@ mod recorded;
 pub mod scales;
 pub mod sealed;
 pub mod shown_flush;
-pub mod state;
 pub mod unflushed;
 pub mod value;
 pub mod visible;

@@ -51,11 +51,6 @@ fn copy_layout(from: &Id, to: &Id) -> Result<()> {
     h5!(H5Pset(to.0, LAYOUT.as_ptr(), layout)).map(drop)
 }
 
-/// Gives a dataset another extent.
-pub fn set_extent(dataset: &Id, dims: &[u64]) -> Result<()> {
-    h5!(H5Dset_extent(dataset.0, dims.as_ptr())).map(drop)
-}
-
 /// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` if it has no storage.
 pub fn dataset_offset(dataset: &Id) -> Result<Option<u64>> {
     let offset = unless_failed!(H5Dget_offset(dataset.0), UNDEFINED)?;
@@ -250,6 +245,7 @@ pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
 }
 
 /// Whether unwritten elements are what a new property list makes them: the fill value, which is zero if none is set.
+#[cfg(test)]
 pub fn has_usual_fill(creation: &Id) -> Result<bool> {
     let mut state = H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT;
     h5!(H5Pfill_value_defined(creation.0, &mut state))?;

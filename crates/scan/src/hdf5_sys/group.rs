@@ -246,6 +246,7 @@ pub fn copy_group_properties(from: &Id, to: &Id) -> Result<()> {
 
 /// Whether the order in which an object got its attributes can be asked for. That of an object with large attributes is
 /// known, but is no index.
+#[cfg(test)]
 pub fn orders_attributes(creation: &Id) -> Result<bool> {
     let mut flags = 0;
     h5!(H5Pget_attr_creation_order(creation.0, &mut flags))?;
@@ -260,6 +261,7 @@ pub fn tracks_attributes(creation: &Id) -> Result<bool> {
 }
 
 /// Whether a group keeps the order in which it got its links.
+#[cfg(test)]
 pub fn orders_links(creation: &Id) -> Result<bool> {
     creation_order(creation).map(|flags| flags != 0)
 }

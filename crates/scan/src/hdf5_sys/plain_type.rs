@@ -1,6 +1,8 @@
-//! Datatypes of files as plain data: the reverse of making them.
+//! Datatypes of files as plain data, for tests: the reverse of making them.
 
 use h5logfs_log::journal::datatype::{Datatype, Member};
+
+use hdf5_metno_sys::h5::H5free_memory;
 
 use super::*;
 use h5logfs_common::fault::Fault;
@@ -23,11 +25,6 @@ pub fn plain_type(datatype: &Id) -> Result<Datatype> {
         let name = describe_type(datatype);
         Err(format!("its datatype ({name}) {INEXPRESSIBLE}").into())
     }
-}
-
-/// Whether two types are equal.
-pub fn equal_types(one: &Id, other: &Id) -> Result<bool> {
-    h5!(H5Tequal(one.0, other.0)).map(|equal| equal > 0)
 }
 
 /// A datatype as plain data, and the type that libhdf5 makes of these.
