@@ -39,6 +39,7 @@ mod common;
 mod alike;
 mod appending;
 mod automatic;
+mod both;
 mod conversions;
 mod doctor;
 mod elements;

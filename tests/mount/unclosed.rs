@@ -249,9 +249,9 @@ fn a_log_without_its_journal_is_refused() {
     let mut newer = Log::begin();
     newer.journal.clear();
     newer.said = unclosed::Crc::default();
-    newer.line(r#"{"journal":2,"file":"","writer":"","ranks":1,"subfiles":0,"config":0}"#);
+    newer.line(r#"{"journal":3,"file":"","writer":"","ranks":1,"subfiles":0,"config":0}"#);
     newer.save();
-    assert_refused(newer.view(), "a journal of version 2");
+    assert_refused(newer.view(), "a journal of version 3");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::bounds::Allowance;
 use crate::datatype::Datatype;
 use crate::heap::FractalHeap;
 use crate::messages::{Header, shared, shared_address};
@@ -104,6 +105,21 @@ impl<B: HeaderBytes> Objects<B> {
     }
 }
 
+/// The messages of the attributes that lie outside the header of an object, with their places in the order of creation.
+pub fn outside_header<B: HeaderBytes>(bytes: &B, object: u64) -> Result<Vec<(u32, Vec<u8>)>> {
+    let header = Header::read(bytes, object, &[kind::ATTRIBUTE_INFO])?;
+    let mut found = Vec::new();
+    let mut left = Allowance::of(bytes);
+    if let Some(mut outside) = Outside::of(bytes, &header)? {
+        outside.each_message(None, |order, message| {
+            left.take(message.len() as u64)?;
+            found.push((order, message));
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(found)
+}
+
 impl<'a, B: HeaderBytes> Outside<'a, B> {
     /// Opens the dense attributes of an object; `None` if all attributes are messages.
     fn of(bytes: &'a B, header: &Header) -> Result<Option<Self>> {
@@ -128,6 +144,17 @@ impl<'a, B: HeaderBytes> Outside<'a, B> {
         name: Option<&[u8]>,
         mut see: impl FnMut(u32, Attribute) -> ControlFlow<()>,
     ) -> Result<()> {
+        self.each_message(name, |order, message| {
+            Ok(see(order, reader.attribute(&message)?))
+        })
+    }
+
+    /// Calls `see` with the creation order and the message of each attribute, or of those with this name.
+    fn each_message(
+        &mut self,
+        name: Option<&[u8]>,
+        mut see: impl FnMut(u32, Vec<u8>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
         let Outside { heap, index } = self;
         index.each(name, |record| {
             let record = Record::read(record)?;
@@ -137,8 +164,7 @@ impl<'a, B: HeaderBytes> Outside<'a, B> {
                         .into(),
                 );
             }
-            let message = heap.object(record.heap_id)?;
-            Ok(see(record.order, reader.attribute(&message)?))
+            see(record.order, heap.object(record.heap_id)?)
         })
     }
 }

@@ -13,7 +13,9 @@ pub const HUGE_OBJECTS: u8 = 1;
 pub const LINKS_BY_NAME: u8 = 5;
 /// Tree of the attributes of an object, by the hashes of their names.
 pub const ATTRIBUTES_BY_NAME: u8 = 8;
-/// Tree of chunks without filters, by their places in the grid.
+/// Records: the attributes of an object, in the order of their creation.
+pub const ATTRIBUTES_BY_ORDER: u8 = 9;
+/// Records: chunks without filters, by their places in the grid.
 pub const CHUNKS: u8 = 10;
 /// Tree of chunks with filters, by their places in the grid.
 pub const FILTERED_CHUNKS: u8 = 11;

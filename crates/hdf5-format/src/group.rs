@@ -157,14 +157,47 @@ fn all_dense<B: HeaderBytes>(
     index: &NameIndex<'_, B>,
 ) -> Result<Vec<Link>> {
     let mut links = Vec::new();
-    let mut left = Allowance::of(bytes);
-    index.each(None, |record| {
-        let link = heap.object(record.get(HEAP_ID_AT..).unwrap_or_default())?;
-        left.take(link.len() as u64)?;
-        links.push(Link::read(&link)?);
-        Ok(ControlFlow::Continue(()))
+    each_dense(bytes, &mut heap, index, |message| {
+        links.push(Link::read(&message)?);
+        Ok(())
     })?;
     Ok(links)
+}
+
+/// Shows the messages of the links in a heap.
+fn each_dense<B: HeaderBytes>(
+    bytes: &B,
+    heap: &mut FractalHeap<'_, B>,
+    index: &NameIndex<'_, B>,
+    mut see: impl FnMut(Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    let mut left = Allowance::of(bytes);
+    index.each(None, |record| {
+        let message = heap.object(record.get(HEAP_ID_AT..).unwrap_or_default())?;
+        left.take(message.len() as u64)?;
+        see(message)?;
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+/// The messages of the links of a group that lie in a heap.
+pub fn dense_links<B: HeaderBytes>(bytes: &B, group: u64) -> Result<Vec<Vec<u8>>> {
+    let mut messages = Vec::new();
+    if let Some(Links::Dense { mut heap, index }) = Links::read(bytes, group)? {
+        each_dense(bytes, &mut heap, &index, |message| {
+            messages.push(message);
+            Ok(())
+        })?;
+    }
+    Ok(messages)
+}
+
+/// The place of the next link in the order of creation, in a link info message (IV.A.2.c). `None` where the group keeps none.
+pub fn order_of_links(message: &[u8]) -> Option<u64> {
+    const TRACKS_ORDER: u8 = 1;
+    let mut fields = crate::Fields(message);
+    fields.expect(&[0])?;
+    (fields.u8()? & TRACKS_ORDER != 0).then(|| fields.u64())?
 }
 
 fn find_dense<B: HeaderBytes>(

@@ -227,7 +227,12 @@ impl Prefix {
         self.start.saturating_add(6 + times)
     }
 
-    /// The range of prefix, first messages and checksum.
+    /// The first messages.
+    pub fn first_messages(&self) -> Range<u64> {
+        self.first.messages.clone()
+    }
+
+    /// Prefix, first messages and checksum.
     pub fn first_block(&self) -> Range<u64> {
         self.first.whole.clone()
     }

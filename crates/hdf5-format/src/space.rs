@@ -39,7 +39,13 @@ impl Space {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// All bytes.
+    /// Bytes that are there.
+    pub fn get(&self, address: u64, len: usize) -> Option<&[u8]> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        self.bytes.get(at..)?.get(..len)
+    }
+
+    /// All of them.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -13,8 +13,8 @@ pub const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 pub(crate) const ROOT_ENTRY: u64 = 56;
 
 /// Half as many links as a leaf of a symbol table has, and children as a node of its B-tree: the defaults of libhdf5.
-const LEAF_K: u16 = 4;
-const NODE_K: u16 = 16;
+pub(crate) const LEAF_K: u16 = 4;
+pub(crate) const NODE_K: u16 = 16;
 /// Sizes of the symbol tables of a new file.
 pub const SIZES: Sizes = Sizes::of(LEAF_K, NODE_K);
 

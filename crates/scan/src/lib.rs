@@ -24,7 +24,7 @@
 //! Besides scans:
 //!
 //! * [`closing`] closes a log, for the writer and for `h5logfs recover`.
-//! * [`definitions`] opens a closed log again, for the writer.
+//! * [`reopened`] reads the objects of a closed log, for the writer, which opens it again.
 //! * [`worker`] serves scans in confined processes (feature `worker`).
 
 mod adios;
@@ -33,7 +33,6 @@ mod chunks;
 mod classic;
 pub mod closing;
 mod dataset;
-pub mod definitions;
 mod elements;
 mod extents;
 mod hdf5_sys;
@@ -42,7 +41,10 @@ mod logvol;
 mod metadata_image;
 mod netcdf;
 mod original;
+#[cfg(test)]
+mod read_back;
 mod references;
+pub mod reopened;
 mod room;
 mod scales;
 mod shown;

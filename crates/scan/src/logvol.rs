@@ -59,7 +59,8 @@ impl Header {
         }
     }
 
-    /// The number of IDs that datasets have been given so far.
+    /// How many IDs were ever given to datasets.
+    #[cfg(test)]
     pub fn datasets(&self) -> i64 {
         self.datasets
     }

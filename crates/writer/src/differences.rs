@@ -347,6 +347,7 @@ mod tests {
             path: "/rows".into(),
             layout: layout(&[1]),
             scales: Scales::default(),
+            foreign: None,
         };
         Compared {
             first,

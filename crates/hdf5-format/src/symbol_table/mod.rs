@@ -45,7 +45,7 @@ impl Sizes {
     }
 
     /// Bytes of a node: each has room for all children.
-    fn node_bytes(self) -> usize {
+    pub fn node_bytes(self) -> usize {
         NODE + 8 + 16 * self.node
     }
 }

@@ -57,11 +57,28 @@ impl Made {
             .map(|_| ())
     }
 
-    /// Adds the list of the dimensions that use a scale: each the number of a dataset, and the dimension.
-    pub fn reference_list(&mut self, uses: &[(usize, u32)]) -> Option<()> {
+    /// Makes a dataset a dimension scale. An empty name is no name.
+    pub fn scale(&mut self, name: &str) -> Option<()> {
+        self.terminated_text("CLASS", "DIMENSION_SCALE")?;
+        if !name.is_empty() {
+            self.terminated_text("NAME", name)?;
+        }
+        Some(())
+    }
+
+    /// Leaves out an attribute that the object may have: another one takes its place.
+    pub fn replace(&mut self, name: &str) {
+        if let Some(existing) = &mut self.existing {
+            existing.replaced.insert(name.as_bytes().to_vec());
+        }
+    }
+
+    /// Adds the list of the dimensions that use a scale: each the number of a dataset, and the dimension. `signed`:
+    /// whether their integers have a sign. A list that grows keeps its type.
+    pub fn reference_list(&mut self, uses: &[(usize, u32)], signed: bool) -> Option<()> {
         let members = [
             ("dataset", 0, datatype::reference()),
-            ("dimension", 8, datatype::integer(4, true).to_vec()),
+            ("dimension", 8, datatype::integer(4, signed).to_vec()),
         ];
         let datatype = datatype::compound(1, USE as u32, &members)?;
         let elements = uses.iter().flat_map(|(_, dimension)| {

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::btree2::{ATTRIBUTES_BY_NAME, FRAME, HUGE_OBJECTS};
+use crate::btree2::{ATTRIBUTES_BY_NAME, ATTRIBUTES_BY_ORDER, FRAME, HUGE_OBJECTS};
 use crate::checksum::{lookup3, with_checksum};
 use crate::object_header::kind;
 use crate::space::Space;
@@ -39,42 +39,128 @@ impl Dense {
         at
     }
 
-    /// Writes the object. One link leads to it. `all` holds its attributes. Returns the address of the header, and the
-    /// address of the attributes; `None` if there is no room.
+    /// The attributes: their names, and where they are among the bytes of all.
+    pub fn attributes(&self) -> &[(Vec<u8>, Range<usize>)] {
+        &self.attributes
+    }
+
+    /// Writes the object, to which one link leads. `all`: its attributes. Returns the addresses of the header, and of the
+    /// attributes. `None`: no room.
     pub fn put(&self, space: &mut Space, all: &Messages) -> Option<(u64, u64)> {
         let at = space.put(all.bytes());
-        let (mut huge, mut names) = (Vec::new(), Vec::new());
-        for (number, (name, range)) in (1u64..).zip(&self.attributes) {
-            let place = [at + range.start as u64, range.len() as u64, number];
-            huge.push(place.map(u64::to_le_bytes).as_flattened().to_vec());
-            names.push((lookup3(name), &name[..], number));
-        }
-        // Names with equal hashes are sorted by name.
-        names.sort_unstable();
-        let names: Vec<Vec<u8>> = names.into_iter().map(name_record).collect();
-        let huge = put_tree(space, HUGE_OBJECTS, &huge)?;
-        let heap = space.put(&heap_header(huge, self.attributes.len() as u64, all));
-        let names = put_tree(space, ATTRIBUTES_BY_NAME, &names)?;
-        let info = [&[0, 0][..], &heap.to_le_bytes(), &names.to_le_bytes()].concat();
+        let attributes = (0u32..).zip(&self.attributes);
+        let attributes: Vec<Outside> = attributes
+            .map(|(order, (name, range))| Outside {
+                name: name.clone(),
+                order,
+                at: at + range.start as u64,
+                len: range.len() as u64,
+            })
+            .collect();
+        let places = put_index(space, &attributes, false)?;
+        let info = info(None, false, Some(places));
         Some((put_header(space, &self.header, &info)?, at))
     }
 }
 
-/// A record of the name index: heap ID, flags, creation order, and the hash of the name.
-fn name_record((hash, _, number): (u32, &[u8], u64)) -> Vec<u8> {
-    /// The type bits of the heap ID of a huge object. A heap ID has eight bytes, and its first byte holds the type.
+/// An attribute message that lies outside the header of its object.
+#[derive(Debug)]
+pub struct Outside {
+    /// The name of the attribute.
+    pub name: Vec<u8>,
+    /// Its place in the order of creation.
+    pub order: u32,
+    /// Address of the message.
+    pub at: u64,
+    /// Bytes of the message.
+    pub len: u64,
+}
+
+/// Where the heap of attributes is, and its indexes.
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    heap: u64,
+    by_name: u64,
+    /// The index by the order of creation, if there is one.
+    by_order: u64,
+}
+
+/// Writes the heap of attributes, and its indexes. `None`: no room.
+pub fn put_index(space: &mut Space, all: &[Outside], has_orders: bool) -> Option<Places> {
+    let (mut huge, mut names, mut orders) = (Vec::new(), Vec::new(), Vec::new());
+    let mut bytes = 0;
+    for (number, attribute) in (1u64..).zip(all) {
+        let Outside {
+            name,
+            order,
+            at,
+            len,
+        } = attribute;
+        bytes += len;
+        let place = [*at, *len, number];
+        huge.push(place.map(u64::to_le_bytes).as_flattened().to_vec());
+        names.push((lookup3(name), &name[..], number, *order));
+        orders.push((*order, number));
+    }
+    // Names with the same hash are in their own order.
+    names.sort_unstable();
+    orders.sort_unstable();
+    let names: Vec<Vec<u8>> = names
+        .into_iter()
+        .map(|(hash, _, number, order)| [&record(number, order)[..], &hash.to_le_bytes()].concat())
+        .collect();
+    let orders: Vec<Vec<u8>> = orders
+        .into_iter()
+        .map(|(order, number)| record(number, order))
+        .collect();
+    let huge = put_tree(space, HUGE_OBJECTS, &huge)?;
+    Some(Places {
+        heap: space.put(&heap_header(huge, all.len() as u64, bytes)),
+        by_name: put_tree(space, ATTRIBUTES_BY_NAME, &names)?,
+        by_order: if has_orders {
+            put_tree(space, ATTRIBUTES_BY_ORDER, &orders)?
+        } else {
+            u64::MAX
+        },
+    })
+}
+
+/// The attribute info message (IV.A.2.v). `next`: the number of the next attribute, where the order of creation is kept;
+/// `is_indexed`: with an index. Without places, all attributes are messages.
+pub fn info(next: Option<u16>, is_indexed: bool, places: Option<Places>) -> Vec<u8> {
+    let mut info = vec![0, u8::from(next.is_some()) | u8::from(is_indexed) << 1];
+    info.extend(next.iter().flat_map(|next| next.to_le_bytes()));
+    let none = Places {
+        heap: u64::MAX,
+        by_name: u64::MAX,
+        by_order: u64::MAX,
+    };
+    let Places {
+        heap,
+        by_name,
+        by_order,
+    } = places.unwrap_or(none);
+    info.extend([heap, by_name].map(u64::to_le_bytes).as_flattened());
+    if is_indexed {
+        info.extend(by_order.to_le_bytes());
+    }
+    info
+}
+
+/// What the records of both indexes begin with: the number in the heap, flags, and the place in the order of creation.
+fn record(number: u64, order: u32) -> Vec<u8> {
+    /// A number of the heap has eight bytes, of which the first one says what kind of object it is.
     const HUGE: u8 = 0x10;
     let mut record = vec![HUGE];
     record.extend(&number.to_le_bytes()[..7]);
     record.push(0);
-    record.extend((number as u32 - 1).to_le_bytes());
-    record.extend(hash.to_le_bytes());
+    record.extend(order.to_le_bytes());
     record
 }
 
 /// The header of a fractal heap (III.G.1) with nothing but `count` huge objects. Their index is at `huge`. The other
 /// parameters are libhdf5's for attributes.
-fn heap_header(huge: u64, count: u64, all: &Messages) -> Vec<u8> {
+fn heap_header(huge: u64, count: u64, bytes_of_all: u64) -> Vec<u8> {
     const ID_LEN: u16 = 8;
     const HAS_CHECKSUMS: u8 = 2;
     const MOST_MANAGED: u32 = 4096;
@@ -95,7 +181,7 @@ fn heap_header(huge: u64, count: u64, all: &Messages) -> Vec<u8> {
         // The end of the allocated space, and the number of managed objects.
         [0, 0],
         // Bytes and number of huge objects.
-        [all.bytes().len() as u64, count],
+        [bytes_of_all, count],
         // Bytes and number of tiny objects.
         [0, 0],
     ];

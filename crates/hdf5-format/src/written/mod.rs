@@ -14,10 +14,12 @@
 mod attributes;
 pub mod datatype;
 pub mod dense;
+pub mod existing;
 pub mod header;
 mod heap;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use crate::link;
@@ -27,7 +29,10 @@ use crate::superblock::SIZES;
 use crate::symbol_table::{Named, Table, To};
 
 use dense::Dense;
+use existing::{Changes, Existing};
 use header::Messages;
+
+use crate::Result;
 
 /// A complete object, except for addresses.
 #[derive(Debug)]
@@ -47,6 +52,8 @@ pub struct NewObject {
     pub references: Vec<(usize, usize)>,
     /// The header of an object with dense attributes.
     pub dense: Option<Dense>,
+    /// The object is in the file already. Its `table` has its new links, whatever holds them.
+    pub existing: Option<Box<Existing>>,
 }
 
 /// Bytes that replace those of the messages, with their positions: the ID of a dataset, and a time.
@@ -115,6 +122,8 @@ pub struct Made {
     pub table: Option<GroupLinks>,
     /// See [`NewObject::dense`].
     pub dense: Option<Dense>,
+    /// See [`NewObject::existing`].
+    pub existing: Option<Box<Existing>>,
 }
 
 impl Made {
@@ -133,7 +142,23 @@ impl Made {
         Some(made)
     }
 
-    /// The messages, for changes.
+    /// An object of the file, which has its header at this address.
+    pub fn existing(address: u64) -> Self {
+        Made {
+            table: Some(GroupLinks {
+                at: 0,
+                links: Vec::new(),
+            }),
+            dense: Some(Dense::of(Messages::default())),
+            existing: Some(Box::new(Existing {
+                address,
+                replaced: HashSet::new(),
+            })),
+            ..Made::default()
+        }
+    }
+
+    /// The messages, to be changed.
     pub fn messages(&mut self) -> &mut Messages {
         Rc::make_mut(&mut self.messages)
     }
@@ -155,12 +180,12 @@ impl Made {
         }
         match target {
             Target::Object(number) => {
-                let data = link::hard(&name, utf8, 0)?;
+                let data = link::hard(&name, utf8, None, 0)?;
                 let at = self.messages().push(kind::LINK, 0, &data)? + data.len() - 8;
                 self.references.push((at, number));
             }
             Target::Path(path) => {
-                let data = link::soft(&name, utf8, &path)?;
+                let data = link::soft(&name, utf8, None, &path)?;
                 self.messages().push(kind::LINK, 0, &data)?;
             }
         }
@@ -177,6 +202,7 @@ impl Made {
             heap_values: self.heap_values,
             references: self.references,
             dense: self.dense,
+            existing: self.existing,
         }
     }
 }
@@ -215,16 +241,7 @@ pub struct Placed {
 pub fn put(space: &mut Space, objects: &[NewObject], mut root: Root<'_>) -> Option<Placed> {
     let (mut addresses, mut messages_at) = (vec![root.address], vec![root.messages]);
     for object in objects.get(1..)? {
-        let (address, messages) = match &object.dense {
-            Some(dense) => dense.put(space, &object.messages)?,
-            None => {
-                let address = object.messages.put(space, object.links, 0)?;
-                (address, address + PREFIX as u64)
-            }
-        };
-        for (at, bytes) in object.patches.iter().flatten() {
-            space.set(messages + *at as u64, bytes);
-        }
+        let (address, messages) = put_header(space, object)?;
         addresses.push(address);
         messages_at.push(messages);
     }
@@ -242,14 +259,73 @@ pub fn put(space: &mut Space, objects: &[NewObject], mut root: Root<'_>) -> Opti
             of_root = Some(Table::put(space, named, SIZES));
         }
     }
-    for (object, messages) in objects.iter().zip(&messages_at) {
+    connect(space, objects, &messages_at, &addresses)?;
+    Some(Placed { addresses, of_root })
+}
+
+/// Writes the header of an object. Returns its address, and the one from which places in its messages count.
+fn put_header(space: &mut Space, object: &NewObject) -> Option<(u64, u64)> {
+    let (address, messages) = match &object.dense {
+        Some(dense) => dense.put(space, &object.messages)?,
+        None => {
+            let address = object.messages.put(space, object.links, 0)?;
+            (address, address + PREFIX as u64)
+        }
+    };
+    for (at, bytes) in object.patches.iter().flatten() {
+        space.set(messages + *at as u64, bytes);
+    }
+    Some((address, messages))
+}
+
+/// Sets the references of objects, and writes what lies in heaps.
+fn connect(
+    space: &mut Space,
+    objects: &[NewObject],
+    messages_at: &[u64],
+    addresses: &[u64],
+) -> Option<()> {
+    for (object, messages) in objects.iter().zip(messages_at) {
         for (at, number) in &object.references {
             let address = addresses.get(*number)?;
             space.set(messages.wrapping_add(*at as u64), &address.to_le_bytes());
         }
     }
-    put_heap_values(space, objects, &messages_at, &addresses)?;
-    Some(Placed { addresses, of_root })
+    put_heap_values(space, objects, messages_at, addresses)
+}
+
+/// Adds objects to a file, of which the first one is its root group. Returns the new file, and the addresses of all objects.
+pub fn add(file: &Vec<u8>, mut objects: Vec<NewObject>) -> Result<(Vec<u8>, Vec<u64>)> {
+    const NO_ROOM: &str = "the objects take more room than a file has";
+    let mut all = file.clone();
+    all.resize(file.len().next_multiple_of(8), 0);
+    let mut space = Space::new(all.len() as u64);
+    let (mut addresses, mut messages_at) = (Vec::new(), Vec::new());
+    for object in &objects {
+        let (address, messages) = match &object.existing {
+            // Its places count from the begin of the file.
+            Some(existing) => (existing.address, 0),
+            None => put_header(&mut space, object).ok_or(NO_ROOM)?,
+        };
+        addresses.push(address);
+        messages_at.push(messages);
+    }
+    let sizes = existing::sizes(file)?;
+    let mut changes = Changes::of(file);
+    for (object, messages) in objects.iter_mut().zip(&messages_at) {
+        if object.existing.is_some() {
+            existing::put(&mut space, file, object, &addresses, &mut changes)?;
+        } else if let Some(group) = &object.table {
+            let named = group.named(&addresses).ok_or(NO_ROOM)?;
+            let table = Table::put(&mut space, named, sizes).to_bytes();
+            space.set(messages + group.at as u64, &table);
+        }
+    }
+    connect(&mut space, &objects, &messages_at, &addresses).ok_or(NO_ROOM)?;
+    all.extend(space.into_bytes());
+    changes.apply(&mut all)?;
+    existing::set_end(&mut all)?;
+    Ok((all, addresses))
 }
 
 impl GroupLinks {

@@ -129,7 +129,7 @@ fn put_root(
         messages.push(
             kind::LINK,
             0,
-            &link::hard(names::LOG_GROUP.as_bytes(), false, group)?,
+            &link::hard(names::LOG_GROUP.as_bytes(), false, None, group)?,
         )?;
         (0, root.messages.count())
     };

@@ -1,7 +1,9 @@
 //! Datatype messages (IV.A.2.d) of the types in definitions. Their versions are those that libhdf5 writes for its
 //! oldest readers: version 2 for arrays and for types that contain an array, version 1 for all others.
 
+use h5logfs_hdf5_format::filters::Filter;
 use h5logfs_hdf5_format::written::datatype as messages;
+use h5logfs_hdf5_format::{Bits, Class, Datatype as FileDatatype, FloatFormat, Padding};
 use h5logfs_log::journal::datatype::{Datatype, Member};
 
 /// The datatype message of a type. `None` where it does not fit one.
@@ -79,4 +81,116 @@ fn version(datatype: &Datatype) -> u8 {
         }
         _ => 1,
     }
+}
+
+/// The type of the elements of a logged dataset as a journal has it, and the reason why the writer cannot write such elements, if
+/// it cannot. The type is then an opaque one of the same size.
+pub fn in_journal(of: &FileDatatype, filters: &[Filter]) -> (Datatype, Option<String>) {
+    let mut why = None;
+    let found = of_file(of).filter(|found| found.check().is_ok());
+    if found.is_none() {
+        why = Some(format!("the writer has no type for its elements, {of}"));
+    } else if let Some(gap) = found.as_ref().filter(|found| found.packed() != **found) {
+        why = Some(format!(
+            "there are gaps between the members of its elements, {} bytes in all, and the writer writes none",
+            gap.size() - gap.packed().size()
+        ));
+    } else if let Some(filter) = filters.iter().find(|filter| !filter.can_apply()) {
+        why = Some(format!("the writer does not have filter {}", filter.id));
+    }
+    let bytes = || Datatype::Opaque {
+        size: of.size,
+        tag: String::new(),
+    };
+    match (found, &why) {
+        (Some(found), None) => (found, None),
+        _ => (bytes(), why),
+    }
+}
+
+/// `None` where journals have no such type.
+fn of_file(of: &FileDatatype) -> Option<Datatype> {
+    let size = of.size;
+    let is_whole = |bits: &Bits| bits.offset == 0 && u32::from(bits.precision) == 8 * size;
+    Some(match &of.class {
+        Class::Integer {
+            signed,
+            big_endian,
+            bits,
+        } if is_whole(bits) => Datatype::Integer {
+            size,
+            signed: *signed,
+            big_endian: *big_endian,
+        },
+        Class::Float { big_endian, format }
+            if size > 2 && FloatFormat::ieee(size) == Some(*format) =>
+        {
+            Datatype::Float {
+                size,
+                big_endian: *big_endian,
+            }
+        }
+        Class::Bitfield { big_endian, bits } if is_whole(bits) => Datatype::Bitfield {
+            size,
+            big_endian: *big_endian,
+        },
+        Class::Opaque { tag } => Datatype::Opaque {
+            size,
+            tag: named(tag)?,
+        },
+        Class::Text {
+            padding: Padding::NullPadded,
+            utf8,
+        } => Datatype::Text { size, utf8: *utf8 },
+        Class::Enumeration { base, members } => {
+            let base = of_file(base)?;
+            let Datatype::Integer {
+                big_endian, signed, ..
+            } = base
+            else {
+                return None;
+            };
+            let members = members.iter().map(|(name, value)| {
+                let mut bytes = value.clone();
+                if big_endian {
+                    bytes.reverse();
+                }
+                Some((named(name)?, number_of(&bytes, signed)?))
+            });
+            Datatype::Enumeration {
+                members: members.collect::<Option<_>>()?,
+                base: Box::new(base),
+            }
+        }
+        Class::Compound { members } => {
+            let members = members.iter().map(|member| {
+                Some(Member {
+                    name: named(&member.name)?,
+                    offset: member.offset,
+                    datatype: of_file(&member.datatype)?,
+                })
+            });
+            Datatype::Compound {
+                size,
+                members: members.collect::<Option<_>>()?,
+            }
+        }
+        Class::Array { base, dims } => Datatype::Array {
+            base: Box::new(of_file(base)?),
+            dims: dims.clone(),
+        },
+        _ => return None,
+    })
+}
+
+/// A little-endian integer. One above 2^63 becomes its two's complement.
+fn number_of(bytes: &[u8], signed: bool) -> Option<i64> {
+    let is_negative = signed && bytes.last().is_some_and(|high| high & 0x80 != 0);
+    let mut all = [if is_negative { 0xff } else { 0 }; 8];
+    all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(i64::from_le_bytes(all))
+}
+
+fn named(name: &[u8]) -> Option<String> {
+    String::from_utf8(name.to_vec()).ok()
 }

@@ -1,10 +1,7 @@
-//! The definitions that make the objects of a closed log. The writer begins an append with them.
-//!
-//! Definitions say less than HDF5 does. What they cannot say would be lost, so such a log is refused, with the name of the
-//! object. Only the times of objects, and the order of names in a group, are not looked at.
+//! What definitions have made, read back as definitions with libhdf5: tests compare the two. What definitions cannot say is an error,
+//! but for the times of objects, and the order of names in a group.
 
 mod scales;
-#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,62 +13,25 @@ use crate::layout_objects::{LayoutObjects, Owner, StubDataset};
 use crate::logvol::{self, LogVolObjects};
 use h5logfs_common::error::{Error, Result as CoreResult};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::Tables;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition, Outline};
-use h5logfs_log::journal::state::scale_definitions;
 use h5logfs_log::journal::value::Value;
-use h5logfs_log::scan::{ScanRequest, Settings};
-use h5logfs_log::snapshot::Source;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use scales::{ScaleTypes, Stored};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// What the writer has to know of a closed log.
-pub struct ClosedLog {
-    /// The files of the log.
-    pub sources: Vec<Source>,
-    /// Where its entries and data lie in them.
-    pub tables: Tables,
-    /// Make its objects: the datasets in the order of their IDs, the dimension scales last.
-    pub definitions: Vec<Definition>,
-}
-
-impl ClosedLog {
-    /// Reads the log `name` in `dir` with the libhdf5 of this process.
-    pub fn read(dir: &SourceDir, name: &Path) -> CoreResult<Self> {
-        let path = dir.full_path(name);
-        let bad = |fault: Fault| Error::of(&path, fault);
-        // The program may need its plug-ins.
-        let _plugins = h5::PluginState::keep().map_err(bad)?;
-        let source = SourceFile::open(dir, name)?;
-        let settings = Settings::default();
-        let seal = logvol::seal(&source, &settings);
-        let file = crate::open(&source).map_err(bad)?;
-        let mark = logvol::find_mark(&file).map_err(bad)?;
-        let mark = mark.ok_or_else(|| {
-            bad("it is no log; `h5logfs settle --undo` makes one of a log that was settled".into())
-        })?;
-        let header = logvol::Header::read(&mark).map_err(bad)?;
-        let used = header.datasets();
-        let definitions = of_file(&file, &LogVolObjects, used).map_err(|fault| {
-            bad(fault.at(
-                "the writer cannot append to it, but HDF5 programs can, with the VOL connector of h5logfs",
-            ))
-        })?;
-        let request = ScanRequest::alone(dir, name, &settings);
-        let log = logvol::find_log(request, &file, source, header, seal.map_err(bad)?);
-        let log = log.map_err(bad)?;
-        log.sources.check_unchanged()?;
-        log.check_seals(&settings).map_err(bad)?;
-        Ok(ClosedLog {
-            sources: log.sources.describe(),
-            tables: log.tables,
-            definitions,
-        })
-    }
+/// The definitions that make the objects of the closed log `name` in `dir`.
+fn of_closed(dir: &SourceDir, name: &Path) -> CoreResult<Vec<Definition>> {
+    let path = dir.full_path(name);
+    let bad = |fault: Fault| Error::of(&path, fault);
+    let file = crate::open(&SourceFile::open(dir, name)?).map_err(bad)?;
+    let mark = logvol::find_mark(&file).map_err(bad)?;
+    let mark = mark.ok_or_else(|| bad("it is no log".into()))?;
+    let header = logvol::Header::read(&mark).map_err(bad)?;
+    let used = header.datasets();
+    of_file(&file, &LogVolObjects, used).map_err(bad)
 }
 
 /// The definitions that make the objects of a file in a layout. `used` IDs were ever given to datasets.
@@ -241,16 +201,53 @@ impl Collector<'_> {
                 scales: scales.map_err(|fault| fault.at(&found.path))?,
                 path: found.path,
                 layout: found.layout,
+                foreign: None,
             })
         };
         let datasets = self.datasets.into_values().map(defined);
         let datasets = datasets.collect::<Result<Vec<_>>>()?;
         let mut definitions = self.groups;
-        definitions.extend(datasets.iter().map(Defined::definition));
+        definitions.extend(datasets.iter().map(definition));
         definitions.extend(self.attributes);
         definitions.extend(scale_definitions(&datasets));
         Ok(definitions)
     }
+}
+
+/// The definition of a dataset with its present extent, without scales and labels.
+fn definition(defined: &Defined) -> Definition {
+    Definition::Dataset {
+        path: defined.path.clone(),
+        layout: Box::new(defined.layout.clone()),
+    }
+}
+
+/// The definitions of the scales and labels of all datasets, which are in the order of IDs.
+fn scale_definitions(datasets: &[Defined]) -> Vec<Definition> {
+    let numbered = || (0u32..).zip(datasets);
+    let scales = numbered().filter_map(|(dataset, defined)| {
+        let name = defined.scales.name.clone()?;
+        Some(Definition::Scale { dataset, name })
+    });
+    // A scale must be one before it is attached.
+    let mut definitions: Vec<Definition> = scales.collect();
+    for (dataset, defined) in numbered() {
+        for (dimension, scales) in (0u32..).zip(&defined.scales.attached) {
+            definitions.extend(scales.iter().map(|scale| Definition::Attachment {
+                dataset,
+                dimension,
+                scale: *scale,
+            }));
+        }
+        let labels = (0u32..).zip(&defined.scales.labels);
+        let labels = labels.filter(|(_, label)| !label.is_empty());
+        definitions.extend(labels.map(|(dimension, label)| Definition::Label {
+            dataset,
+            dimension,
+            label: label.clone(),
+        }));
+    }
+    definitions
 }
 
 /// Fails where an object has what no definition gives it.
