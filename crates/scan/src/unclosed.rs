@@ -162,7 +162,7 @@ fn up_to_shown(
         return Ok(journal);
     };
     if request.settings.unflushed {
-        let reason = "what no flush covers can be shown only behind the newest one";
+        let reason = "unflushed data can be shown only behind the newest flush";
         return Err(Error::of(master.path(), reason));
     }
     if flush == journal.flushes() {
@@ -401,7 +401,7 @@ impl<'a> DataFiles<'a> {
         let source = self.sources.files.len() as u16;
         let mut end = self.journal.end(log);
         let behind = shown.behind.get(&log);
-        // What no flush covers may change: then it is another state of the file.
+        // Unflushed data may change, and the file then has another state.
         let file = match behind {
             Some(_) => file,
             None => file.first_bytes(end)?,

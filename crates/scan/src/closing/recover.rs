@@ -49,7 +49,7 @@ pub struct Recovered {
     pub torn: Option<Torn>,
     /// What the closed log does not have of what the program made.
     pub diagnostics: Vec<Diagnostic>,
-    /// What was done with data that no flush covers; `None` where there were none.
+    /// The treatment of unflushed data; `None` if there were none.
     pub unflushed: Option<Handled>,
 }
 
@@ -74,7 +74,7 @@ pub struct How {
     pub last_flush: Option<u64>,
     /// The number of the journal's file, where no other one is to be closed: another job has made that.
     pub journal: Option<u64>,
-    /// What is done with data that no flush covers.
+    /// The treatment of unflushed data.
     pub unflushed: Unflushing,
     /// What is asked for.
     pub asked: Asked,
@@ -93,7 +93,7 @@ pub enum Asked {
         /// Wait until the files are on the disk.
         sync: bool,
     },
-    /// Only take in what no flush covers. The log stays open.
+    /// Only take unflushed data in. The log stays open.
     TakeIn,
     /// Only tell what would be done.
     Tell,
