@@ -225,6 +225,7 @@ struct Maker<'a> {
     numbers: HashMap<&'a str, usize>,
     /// The ID of the first new dataset.
     first: u32,
+    /// The numbers of the new datasets, in the order of their IDs.
     of_datasets: Vec<usize>,
     /// Groups with link messages, by path, with the number of their links.
     with_messages: HashMap<&'a str, usize>,
