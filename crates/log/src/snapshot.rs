@@ -35,9 +35,9 @@ pub struct Snapshot {
     /// [`Snapshot::image_at`] says otherwise.
     #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
-    /// The address of the image without its first [`SUPERBLOCK`](crate::image::SUPERBLOCK) bytes; `None` if the image is
+    /// The address of the image without its first [`SUPERBLOCK`](h5logfs_hdf5_format::SUPERBLOCK) bytes; `None` if the image is
     /// contiguous. An image with an address is added to the log file itself
-    /// ([`Added::from_bytes`](crate::image::Added::from_bytes)), and the file grows by it while a view reads it.
+    /// ([`Added::from_bytes`](h5logfs_hdf5_format::Added::from_bytes)), and the file grows by it while a view reads it.
     pub image_at: Option<u64>,
     /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
     pub sources: Vec<Source>,

@@ -68,7 +68,7 @@ pub fn array(size: u32, dims: &[u32], base: &[u8]) -> Option<Vec<u8>> {
 
 /// The padding of a text that ends with a zero.
 pub const ZERO_TERMINATED: u8 = 0;
-/// The padding of a text that is filled up with zeros.
+/// The padding of a text that is padded with zeros.
 pub const ZERO_PADDED: u8 = 1;
 
 /// The message of a text of `size` bytes with this padding.

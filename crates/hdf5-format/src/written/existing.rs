@@ -5,7 +5,7 @@
 //!   there. Old messages in further blocks stay in the file, but nothing leads to them any more.
 //! * Attributes stay messages. Attributes in a fractal heap become messages. Only if one is too long for a message do all
 //!   attributes of the object go to a heap. A header of version 1 has no attribute heap, so it becomes a header of version 2.
-//! * Links in a fractal heap become messages. A symbol table is written anew, except for the root of its B-tree and the front of
+//! * Links in a fractal heap become messages. A symbol table is rewritten, except for the root of its B-tree and the front of
 //!   its heap: entries of other groups may name these.
 
 use std::collections::HashSet;
@@ -43,7 +43,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// No changes yet of `file`.
+    /// An empty list of changes to `file`.
     pub fn of(file: &Vec<u8>) -> Self {
         Changes {
             bytes: Vec::new(),
@@ -555,7 +555,7 @@ impl Rewriting {
 const SMALL: &str = "an object header without room for more";
 const TOO_MANY: &str = "more attributes than an object has room for";
 
-/// Writes the symbol table of a group anew, with more links. The root of its B-tree and the front of its heap keep their
+/// Rewrites the symbol table of a group with more links. The root of its B-tree and the front of its heap keep their
 /// addresses.
 fn put_table(
     space: &mut Space,

@@ -194,7 +194,7 @@ impl Made {
         Some(())
     }
 
-    /// Completes the object, which has `links` links.
+    /// Completes the object, with a link count of `links`.
     pub fn object(self, links: u32) -> NewObject {
         NewObject {
             messages: self.messages,

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_last_flush_before_a_time_is_found() {
-        // The state at the begin of an append has no time.
+        // The state at the start of an append has no time.
         let commits = [(4, None), (5, Some(1000)), (6, Some(2000))];
         let commits = commits.map(|(flush, time)| commit(flush, time));
         let at = |time| ShownFlush::Time(time).flush_in(&commits);

@@ -183,7 +183,7 @@ fn of_file(of: &FileDatatype) -> Option<Datatype> {
     })
 }
 
-/// The value of a little-endian integer. An unsigned value of 2^63 or more becomes its two's complement.
+/// The value of a little-endian integer. An unsigned value of 2^63 or more wraps to its two's complement.
 fn number_of(bytes: &[u8], signed: bool) -> Option<i64> {
     let is_negative = signed && bytes.last().is_some_and(|high| high & 0x80 != 0);
     let mut all = [if is_negative { 0xff } else { 0 }; 8];

@@ -101,7 +101,7 @@ impl<'a> Found<'a> {
     fn object(&mut self, outline: &mut Outline, address: u64, path: &str) -> Result<bool> {
         let object = self.objects.object(address)?;
         let attributes = match object {
-            // No definition sets an attribute of a committed type.
+            // Definitions cannot set attributes of committed types.
             Object::Datatype(_) => Vec::new(),
             _ => self.objects.attributes(address)?,
         };

@@ -45,7 +45,7 @@ pub struct Recovered {
     /// The last flush that the program asked for; 0 if there is none.
     pub asked: u64,
     pub datasets: usize,
-    /// The damaged end of the journal, which was dropped.
+    /// The end of the journal that was dropped, if there is one.
     pub torn: Option<Torn>,
     /// Problems of the closed log: objects of the program that it lacks.
     pub diagnostics: Vec<Diagnostic>,
@@ -67,7 +67,7 @@ pub enum Outcome {
     Discarded(Vec<PathBuf>),
 }
 
-/// How a log is closed.
+/// The way to close a log.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct How {
     /// The last flush to keep; later flushes are dropped. `None` keeps all complete flushes.
@@ -332,7 +332,7 @@ enum Examined {
     Closed,
 }
 
-/// A log that is not closed.
+/// A log that has not been closed.
 struct Unclosed {
     begun: Begun,
     /// The journal up to the last flush that is kept.
@@ -434,7 +434,7 @@ fn close(
     }
     let syncs = how.asked.syncs();
     // If the log goes on from a closed state, the names of its files are on the disk already. So is the journal with the state at
-    // the begin of the job, which describes the log until the close is complete. If a crash brings the journal back later, the
+    // the start of the job, which describes the log until the close is complete. If a crash brings the journal back later, the
     // log file proves that it is closed. Programs that close their log after each step save three waits for the disk this way.
     let goes_on = how.asked.is_own() && kept.header.append.is_some() && kept.header.subfiles == 0;
     if syncs && !goes_on {
@@ -972,7 +972,7 @@ fn last_whole(files: &LogFiles<'_>, journal: &Recorded) -> Option<u64> {
     let whole = numbers.partition_point(|commits| is_whole(*commits));
     let last = match whole.checked_sub(1) {
         Some(at) => journal.commits.get(at)?.flush,
-        // No flush is whole, so the log is empty. An append needs the state at its begin.
+        // No flush is whole, so the log is empty. An append needs the state at its start.
         None => 0,
     };
     let unseen = is_sealed(journal)
