@@ -44,8 +44,8 @@ impl Dense {
         &self.attributes
     }
 
-    /// Writes the object, with a link count of 1. `all` are the messages of its attributes. Returns the addresses of the header and
-    /// of the attributes; `None` if there is no room.
+    /// Writes the object, with a link count of 1. `all` are the messages of its attributes. Returns the addresses of the header
+    /// and of the attributes; `None` if there is no room.
     pub fn put(&self, space: &mut Space, all: &Messages) -> Option<(u64, u64)> {
         let at = space.put(all.bytes());
         let attributes = (0u32..).zip(&self.attributes);

@@ -355,7 +355,7 @@ proptest! {
     }
 }
 
-/// An object header has no room for the list of so many uses of a scale.
+/// The list of thousands of uses does not fit into the object header of a scale.
 #[test]
 fn a_scale_with_many_uses_comes_back() {
     const USES: u32 = 5000;
