@@ -10,7 +10,7 @@ use crate::messages::Header;
 use crate::name_index::{Dense, NameIndex};
 use crate::object_header::kind;
 use crate::symbol_table::SymbolTable;
-use crate::{HeaderBytes, Objects, Result, at};
+use crate::{Fields, HeaderBytes, Objects, Result, at};
 
 /// The most soft links on one path: the default of libhdf5.
 const MOST_SOFT_LINKS: usize = 16;
@@ -195,7 +195,7 @@ pub fn dense_links<B: HeaderBytes>(bytes: &B, group: u64) -> Result<Vec<Vec<u8>>
 /// The next number in creation order, from a link info message (IV.A.2.c). `None` if the group does not track creation order.
 pub fn order_of_links(message: &[u8]) -> Option<u64> {
     const TRACKS_ORDER: u8 = 1;
-    let mut fields = crate::Fields(message);
+    let mut fields = Fields(message);
     fields.expect(&[0])?;
     (fields.u8()? & TRACKS_ORDER != 0).then(|| fields.u64())?
 }

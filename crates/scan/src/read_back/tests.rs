@@ -355,38 +355,29 @@ proptest! {
     }
 }
 
-/// The list of thousands of uses does not fit into the object header of a scale.
-#[test]
-fn a_scale_with_many_uses_comes_back() {
-    const USES: u32 = 5000;
-    let dataset = |number: u32| Definition::Dataset {
+/// A dataset of the root group.
+fn dataset(number: u32) -> Definition {
+    Definition::Dataset {
         path: format!("/{number}"),
         layout: Box::new(DatasetLayout::fixed(Datatype::float(4), &[4])),
-    };
-    let text = |name: &str, text: &str| Definition::Attribute {
-        object: "/0".into(),
-        name: name.into(),
-        value: Value::from(text),
-    };
-    let mut definitions = vec![dataset(0), text("units", "K"), text("_größe", "many")];
-    definitions.push(Definition::Scale {
-        dataset: 0,
-        name: "x".into(),
-    });
-    for dataset_id in 1..=USES {
-        definitions.push(dataset(dataset_id));
-        definitions.push(Definition::Attachment {
-            dataset: dataset_id,
+    }
+}
+
+/// Datasets with the IDs 1 to `count`, each of which uses dataset 0 as its scale.
+fn datasets_with_scale(count: u32) -> impl Iterator<Item = Definition> {
+    (1..=count).flat_map(|id| {
+        let attachment = Definition::Attachment {
+            dataset: id,
             dimension: 0,
             scale: 0,
-        });
-    }
-    let image = image(&definitions);
-    assert_eq!(sorted(&read_image(&image)), sorted(&definitions));
-    assert!(ClosedObjects::of_image(&image).is_none());
-    let closed = Closed::of(&definitions);
-    assert_eq!(sorted(&closed.read().unwrap()), sorted(&definitions));
-    // Reading definitions ignores the uses, so the test reads them itself.
+        };
+        [dataset(id), attachment]
+    })
+}
+
+/// Opens the scale of an image, whose first dataset it is, and checks that all other datasets use it. Reading definitions
+/// ignores the uses.
+fn scale_of_all(image: &MetadataImage) -> h5::Id {
     let datasets: Vec<u64> = image.logged.values().flatten().copied().collect();
     let file = h5::open_image(&image.image).unwrap();
     let scale = h5::open_object(&file, datasets[0]).unwrap();
@@ -397,6 +388,30 @@ fn a_scale_with_many_uses_comes_back() {
         .map(|used| u64::from_le_bytes(*used.first_chunk().unwrap()))
         .collect();
     assert!(found == datasets[1..]);
+    scale
+}
+
+/// The list of thousands of uses does not fit into the object header of a scale.
+#[test]
+fn a_scale_with_many_uses_comes_back() {
+    const USES: u32 = 5000;
+    let text = |name: &str, text: &str| Definition::Attribute {
+        object: "/0".into(),
+        name: name.into(),
+        value: Value::from(text),
+    };
+    let mut definitions = vec![dataset(0), text("units", "K"), text("_größe", "many")];
+    definitions.push(Definition::Scale {
+        dataset: 0,
+        name: "x".into(),
+    });
+    definitions.extend(datasets_with_scale(USES));
+    let image = image(&definitions);
+    assert_eq!(sorted(&read_image(&image)), sorted(&definitions));
+    assert!(ClosedObjects::of_image(&image).is_none());
+    let closed = Closed::of(&definitions);
+    assert_eq!(sorted(&closed.read().unwrap()), sorted(&definitions));
+    let scale = scale_of_all(&image);
     // Other programs may add to the scale.
     let number = h5::integer_type(1, true, false).unwrap();
     let scalar = Space::scalar().create().unwrap();
@@ -408,23 +423,12 @@ fn a_scale_with_many_uses_comes_back() {
 /// The uses no longer fit into the header of a scale in an image, so its attributes move out of the header.
 #[test]
 fn a_scale_of_an_image_gets_many_uses() {
-    let dataset = |number: u32| Definition::Dataset {
-        path: format!("/{number}"),
-        layout: Box::new(DatasetLayout::fixed(Datatype::float(4), &[4])),
-    };
     let mut definitions = vec![dataset(0)];
     definitions.push(Definition::Scale {
         dataset: 0,
         name: "x".into(),
     });
-    for dataset_id in 1..=6000 {
-        definitions.push(dataset(dataset_id));
-        definitions.push(Definition::Attachment {
-            dataset: dataset_id,
-            dimension: 0,
-            scale: 0,
-        });
-    }
+    definitions.extend(datasets_with_scale(6000));
     let mut made = image(&definitions[..6002]);
     // The uses fit into the header at first, then move out of it, then grow.
     for new in [
@@ -437,16 +441,7 @@ fn a_scale_of_an_image_gets_many_uses() {
         made = extended(&made, new, &outline.datasets).unwrap();
     }
     assert_eq!(sorted(&read_image(&made)), sorted(&definitions));
-    let datasets: Vec<u64> = made.logged.values().flatten().copied().collect();
-    let file = h5::open_image(&made.image).unwrap();
-    let scale = h5::open_object(&file, datasets[0]).unwrap();
-    let uses = h5::open_attribute(&scale, c"REFERENCE_LIST").unwrap();
-    let uses = h5::read_attribute(&uses).unwrap();
-    let found = uses.bytes().as_chunks::<16>().0.iter();
-    let found: Vec<u64> = found
-        .map(|used| u64::from_le_bytes(*used.first_chunk().unwrap()))
-        .collect();
-    assert!(found == datasets[1..]);
+    scale_of_all(&made);
 }
 
 /// Two scans of one state of an unclosed log make the same bytes.
