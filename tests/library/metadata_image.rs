@@ -82,7 +82,7 @@ fn what_a_program_defines_is_shown_and_closed() {
             same(&export(&log, "interrupted.h5")).unwrap();
             let said = succeeds(&["recover"], &log);
             assert!(
-                said.contains("recovered 2 flushes of 14 datasets"),
+                said.contains("recovered 2 flushes of 22 datasets"),
                 "{said}"
             );
             let closed = export(&log, "closed.h5");

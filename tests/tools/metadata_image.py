@@ -97,6 +97,9 @@ class Maker:
         self.logged(h5py.Dataset(timed), ((0,), np.arange(3)))
         for number in range(20):
             f["line"].attrs[f"attribute {number:02} of many"] = number
+        # Links of such a group are messages, or lie in a heap.
+        for name in ("a b", "..", "100 %d", "back\\slash", "new\nline", "température", "日本/語", "long" * 250):
+            self.logged(f.create_dataset(f"names/{name}", (2,), "<i4"), ((0,), np.arange(2)))
         large = f.create_dataset("large_attribute", (1,), "u1", track_order=True)
         large.attrs["large"] = np.arange(10_000, dtype="<f8")
         self.logged(large, ((0,), np.array([1])))

@@ -607,11 +607,20 @@ fn links_of_every_kind() {
     assert_eq!(shown.view.snapshot().datasets.len(), 1);
 }
 
+/// Names that other programs treat in a special way.
+fn strange_names() -> Vec<String> {
+    let names = ["a b", "..", "100 %d", "back\\slash", "new\nline"].map(str::to_owned);
+    names.into_iter().chain(["long".repeat(250)]).collect()
+}
+
 #[test]
 fn names_that_are_escaped_hidden_or_not_ascii() {
     let shown = show(|file| {
         for name in ["__plain", "_odd", "__odd", "__LOG", "___three", "日本"] {
             raw::create_group(file, name);
+        }
+        for name in strange_names() {
+            raw::create_group(file, &name);
         }
         let group = raw::create_group(file, "g");
         raw::create_group(&group, "_LOG");
@@ -634,6 +643,9 @@ fn names_that_are_escaped_hidden_or_not_ascii() {
     }
     for name in ["__plain", "___three"] {
         assert!(!exists(name), "{name}");
+    }
+    for name in strange_names() {
+        assert!(exists(&name), "{name}");
     }
     // The user's own group, not the layout's.
     assert!(exists("_LOG"));

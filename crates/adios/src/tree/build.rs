@@ -111,17 +111,29 @@ impl Shown<'_> {
     }
 }
 
+impl Form {
+    /// Whether a dataset of this form can have the dimension of steps, too. Forms that no dataset can have may have it: there
+    /// is one reason for all of their steps.
+    fn has_room_for_steps(&self) -> bool {
+        let rank = match &self.extent {
+            Extent::Whole(shape) => shape.len(),
+            Extent::Blocks { rank, .. } => *rank,
+        };
+        rank != MOST_DIMENSIONS
+    }
+}
+
 /// Makes the objects.
 pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
     let names = shown.variables.iter().map(|(name, _)| name);
-    let paths: Vec<_> = names.map(|name| paths::of_name(name)).collect();
+    let paths: Vec<_> = names.map(|name| paths::of_any_name(name)).collect();
     let mut builder = Builder {
         steps: shown.steps,
         objects: Vec::with_capacity(shown.variables.len() + 1),
         only: None,
         problems,
     };
-    let hosted = builder.hosted(&shown, &paths);
+    let hosted = hosted(&shown, &paths);
     let groups = groups(&shown, &paths, &hosted);
     builder.object("");
     for group in &groups {
@@ -242,47 +254,10 @@ struct Piece<'p> {
 
 const LOCAL: &str = "local array";
 const CHANGES: &str = "changes with the step";
+const MANY: &str = "32 dimensions in each step";
 
 impl Builder {
     // --- attributes ------------------------------------------------------------------------------
-
-    /// Finds the owner of each attribute, and the attribute's name there. Names that need no change come first.
-    fn hosted<'s>(
-        &mut self,
-        shown: &'s Shown<'_>,
-        paths: &[Cow<'_, str>],
-    ) -> Vec<(Host, String, &'s Arc<Value>)> {
-        if shown.attributes.is_empty() {
-            return Vec::new();
-        }
-        let mut by_path: HashMap<&str, usize> = HashMap::with_capacity(paths.len());
-        for (number, (path, (name, _))) in paths.iter().zip(&shown.variables).enumerate() {
-            let known = by_path.entry(path).or_insert(number);
-            if path == name {
-                *known = number;
-            }
-        }
-        let mut hosted = Vec::new();
-        for (name, value) in &shown.attributes {
-            let path = paths::of_name(name);
-            if path.is_empty() {
-                self.problems
-                    .push(|| format!("attribute {name:?} has no name"));
-                continue;
-            }
-            let is_moved = path != name.strip_prefix('/').unwrap_or(name);
-            let (host, name) = host(shown, &by_path, name).unwrap_or_else(|| {
-                let (parent, last) = paths::split(&path);
-                (Host::Group(parent.to_owned()), last.to_owned())
-            });
-            hosted.push((is_moved, host, name, value));
-        }
-        hosted.sort_by_key(|(is_moved, ..)| *is_moved);
-        let hosted = hosted.into_iter();
-        hosted
-            .map(|(_, host, name, value)| (host, name, value))
-            .collect()
-    }
 
     fn attribute(&mut self, path: &str, name: &str, content: Content) {
         let attributes = &mut self.object(path).attributes;
@@ -311,7 +286,7 @@ impl Builder {
                 }
                 self.flat(path, view, parts);
             }
-            (Which::All, [part]) => {
+            (Which::All, [part]) if seen.present == 1 || part.form.has_room_for_steps() => {
                 let piece = Piece {
                     variable: view.variable,
                     form: &part.form,
@@ -371,7 +346,11 @@ impl Builder {
         let is_local = |part: &Part| matches!(part.form.extent, Extent::Blocks { .. });
         let is_local = parts.iter().all(is_local);
         self.object(path);
-        let label = if is_local { LOCAL } else { CHANGES };
+        let label = match parts {
+            _ if is_local => LOCAL,
+            [_] => MANY,
+            _ => CHANGES,
+        };
         self.text(path, "adios2_shape", label);
         for part in parts {
             for (at, step) in (0..).zip(part.steps.iter()) {
@@ -527,10 +506,43 @@ impl Object {
     }
 }
 
+/// Finds the owner of each attribute, and the attribute's name there. Names that need no change come first.
+fn hosted<'s>(shown: &'s Shown<'_>, paths: &[Cow<'_, str>]) -> Vec<(Host, String, &'s Arc<Value>)> {
+    if shown.attributes.is_empty() {
+        return Vec::new();
+    }
+    let mut by_path: HashMap<&str, usize> = HashMap::with_capacity(paths.len());
+    for (number, (path, (name, _))) in paths.iter().zip(&shown.variables).enumerate() {
+        let known = by_path.entry(path).or_insert(number);
+        if path == name {
+            *known = number;
+        }
+    }
+    let mut hosted = Vec::new();
+    for (name, value) in &shown.attributes {
+        let path = paths::of_any_name(name);
+        let is_moved = path != name.strip_prefix('/').unwrap_or(name);
+        let (host, name) = host(shown, &by_path, name).unwrap_or_else(|| {
+            let (parent, last) = paths::split(&path);
+            (Host::Group(parent.to_owned()), last.to_owned())
+        });
+        hosted.push((is_moved, host, name, value));
+    }
+    hosted.sort_by_key(|(is_moved, ..)| *is_moved);
+    let hosted = hosted.into_iter();
+    hosted
+        .map(|(_, host, name, value)| (host, name, value))
+        .collect()
+}
+
 /// The owner of an attribute: the variable with the longest name that is a prefix of the attribute's.
 fn host(shown: &Shown<'_>, by_path: &HashMap<&str, usize>, name: &str) -> Option<(Host, String)> {
     for (at, _) in paths::cut(name).rmatch_indices('/') {
         let before = &name[..at];
+        if before.is_empty() {
+            // A slash in front stands for the root, not for a variable without a name.
+            break;
+        }
         let exact = shown.variable(before);
         let variable = exact.or_else(|| by_path.get(&*paths::of_name(before)).copied());
         let rest = || paths::of_name(&name[at + 1..]);

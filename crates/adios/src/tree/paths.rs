@@ -33,6 +33,22 @@ pub fn of_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(cut.trim_end_matches('/').to_owned())
 }
 
+/// The path for the name of a variable or of an attribute of the root: that of [`of_name`], or the words for a name that has no
+/// segments. Such a name has slashes and dots alone.
+pub fn of_any_name(name: &str) -> Cow<'_, str> {
+    let path = of_name(name);
+    if !path.is_empty() {
+        return path;
+    }
+    if name.is_empty() {
+        return Cow::Borrowed("_empty");
+    }
+    let word = |c| if c == '/' { "_slash" } else { "_dot" };
+    // The shortest word has four bytes.
+    let words: String = name.chars().take(LONGEST / 4).map(word).collect();
+    Cow::Owned(cut(&words).to_owned())
+}
+
 /// Whether a name is its own path.
 fn is_path(name: &str) -> bool {
     let is_kept = name.len() <= LONGEST && !name.contains('\0');
@@ -121,6 +137,24 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(of_name(name), path);
+        }
+    }
+
+    #[test]
+    fn names_without_segments_are_told_in_words() {
+        for (name, path) in [
+            ("", "_empty"),
+            ("/", "_slash"),
+            ("//", "_slash_slash"),
+            (".", "_dot"),
+            ("./", "_dot_slash"),
+            ("/x", "x"),
+        ] {
+            assert_eq!(of_any_name(name), path);
+        }
+        for long in ["/".repeat(1 << 20), "/.".repeat(1 << 20)] {
+            let path = of_any_name(&long);
+            assert!(path.len() <= LONGEST && path.starts_with("_slash_"));
         }
     }
 

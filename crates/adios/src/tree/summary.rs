@@ -138,14 +138,10 @@ impl Summary {
         &mut self,
         step: u64,
         new: &Variable,
-        place: Option<usize>,
+        place: usize,
         is_missing: &dyn Fn(&Place) -> bool,
     ) {
-        let seen = place.and_then(|place| self.variables.get_mut(place));
-        let Some((_, seen)) = seen else {
-            let name = &new.name;
-            self.problems
-                .push(|| format!("step {step}: variable {name:?} has no name"));
+        let Some((_, seen)) = self.variables.get_mut(place) else {
             return;
         };
         if let Err(reason) = seen.add(step, new, is_missing, &mut self.shared) {
@@ -155,9 +151,8 @@ impl Summary {
         }
     }
 
-    /// The index of a variable, or `None` where its name makes no path. The steps before have listed the first
-    /// `known`.
-    fn place_of(&mut self, variable: &Variable, known: usize) -> Option<usize> {
+    /// The index of a variable. The steps before have listed the first `known`.
+    fn place_of(&mut self, variable: &Variable, known: usize) -> usize {
         let name = &variable.name;
         let is_next = |(known, _): &(Arc<str>, SeenVariable)| known == name;
         let place = if self.variables.get(self.next).is_some_and(is_next) {
@@ -165,13 +160,12 @@ impl Summary {
         } else if let Some(place) = self.find(name, known) {
             place
         } else {
-            paths::segments(name).next()?;
             self.variables
                 .push((name.clone(), SeenVariable::new(variable.kind)));
             self.variables.len() - 1
         };
         self.next = place + 1;
-        Some(place)
+        place
     }
 
     /// The index of a variable among the first `known`. Names within one step are unique, so a variable that this step

@@ -1,5 +1,5 @@
 use super::testing::*;
-use crate::model::{Attribute, Kind, Type};
+use crate::model::{Attribute, Kind, Type, Variable};
 
 #[test]
 fn slashes_make_groups_and_a_variable_that_is_a_group_becomes_its_value() {
@@ -19,6 +19,36 @@ fn slashes_make_groups_and_a_variable_that_is_a_group_becomes_its_value() {
         "/trail I32[]",
     ];
     assert_eq!(lines(&tree), expected);
+}
+
+#[test]
+fn names_without_parts_are_shown_in_words() {
+    let names = ["", "/", "//", ".", "_slash", "x"];
+    let attributes = vec![
+        text("/", "1"),
+        text("", "2"),
+        text("/of root", "3"),
+        text("//u", "4"),
+    ];
+    let tree = tree_of(&[with_attributes(names.map(value).into(), attributes)]);
+    let expected = [
+        "/@_empty=2",
+        "/@_slash=1",
+        "/@of root=3",
+        "/_dot I32[]",
+        "/_dot@adios2_name=.",
+        "/_empty I32[]",
+        "/_empty@adios2_name=",
+        "/_slash I32[]",
+        "/_slash_2 I32[]",
+        "/_slash_2@adios2_name=/",
+        "/_slash_2@u=4",
+        "/_slash_slash I32[]",
+        "/_slash_slash@adios2_name=//",
+        "/x I32[]",
+    ];
+    assert_eq!(lines(&tree), expected);
+    assert!(tree.problems.is_empty());
 }
 
 #[test]
@@ -80,6 +110,52 @@ fn what_changes_is_in_groups_of_steps() {
     assert_eq!(lines(&tree), expected);
     let last = tree.objects.last().unwrap().dataset.as_ref().unwrap();
     assert_eq!(last.source.steps.iter().collect::<Vec<_>>(), [2]);
+}
+
+/// The dimension of steps would be the 33rd.
+#[test]
+fn steps_of_32_dimensions_are_datasets_of_their_own() {
+    let shape = |rank| vec![1; rank];
+    let blocks = || Variable {
+        rank: 32,
+        starts: shape(32),
+        counts: shape(32),
+        ..local("l", &[1])
+    };
+    let each = || vec![global("x", &shape(32)), global("y", &shape(31)), blocks()];
+    let (ones, more) = (
+        format!("{:?}", shape(32)),
+        format!("{:?}", [&[2][..], &shape(31)].concat()),
+    );
+    let expected = [
+        "/l".to_owned(),
+        "/l@adios2_shape=local array".to_owned(),
+        "/l/step_00000".to_owned(),
+        format!("/l/step_00000/block_00000 I16{ones}"),
+        "/l/step_00001".to_owned(),
+        format!("/l/step_00001/block_00000 I16{ones}"),
+        "/x".to_owned(),
+        "/x@adios2_shape=32 dimensions in each step".to_owned(),
+        format!("/x/step_00000 F64{ones}"),
+        format!("/x/step_00001 F64{ones}"),
+        format!("/y F64{more}*"),
+    ];
+    let tree = tree_of(&[step(each()), step(each())]);
+    assert_eq!(lines(&tree), expected);
+    assert!(tree.problems.is_empty());
+    let alone = lines(&tree_of(&[
+        step(vec![global("x", &shape(32))]),
+        step(vec![]),
+    ]));
+    assert_eq!(
+        alone,
+        [format!("/x F64{ones}"), "/x@adios2_steps=[0]".to_owned()]
+    );
+    let deep = tree_of(&[
+        step(vec![global("x", &shape(33))]),
+        step(vec![global("x", &shape(33))]),
+    ]);
+    assert_eq!((lines(&deep).len(), deep.problems.len()), (0, 1));
 }
 
 #[test]
@@ -240,16 +316,15 @@ fn what_hdf5_cannot_have_is_told() {
     let variables = vec![
         global("deep", &[1; 33]),
         global("large", &[1 << 40, 1 << 40]),
-        value("//"),
         texts("few", Kind::LocalValue, &[]),
     ];
-    let mut damaged = with_attributes(variables, vec![odd, text("/", "no name")]);
-    damaged.variables[3].shape = vec![2];
+    let mut damaged = with_attributes(variables, vec![odd]);
+    damaged.variables[2].shape = vec![2];
     damaged.problems = vec!["writer 3: its record is cut".into()];
     let tree = tree_of(&[damaged]);
     assert!(lines(&tree).is_empty());
     let told = tree.problems.join("\n");
-    for of in ["writer 3", "/deep ", "/large ", "//", "few", "odd", "\"/\""] {
+    for of in ["writer 3", "/deep ", "/large ", "few", "odd"] {
         assert!(told.contains(of), "{told}");
     }
 }

@@ -22,8 +22,9 @@ const CACHE: u64 = 16;
 pub type NewLinks<'a> = BTreeMap<u64, Vec<(&'a [u8], u64)>>;
 
 impl Image {
-    /// Adds links to groups. `parents`: the group in which each of them is that is not the root group. Fails where a group is
-    /// not of the old kind, or has the name of a new link already.
+    /// Adds links to groups of the old kind. `parents`: the group in which each of them is that is not the root group. A parent
+    /// may be of either kind. Fails where a group keeps its links in messages, which it does if one of its names is not ASCII,
+    /// or where it has the name of a new link already.
     pub fn add_links(&mut self, links: NewLinks<'_>, parents: &HashMap<u64, u64>) -> Result<()> {
         let superblock = Superblock::read(&self.bytes)?;
         let Some(sizes) = superblock.sizes.filter(|_| superblock.version == 0) else {
@@ -51,21 +52,19 @@ impl Image {
         Ok(())
     }
 
-    /// The message of a group that says where its table is.
-    fn table_message(&self, group: u64) -> Result<Message> {
-        let message = self.message(group, kind::SYMBOL_TABLE)?;
-        Ok(message.ok_or("a group without a symbol table")?)
+    /// The table that a message of a group leads to.
+    fn table(&self, message: &Message) -> Result<SymbolTable<'_, Vec<u8>>> {
+        SymbolTable::open(&self.bytes, &message.body(&self.bytes)?)
     }
 
-    fn table(&self, group: u64) -> Result<SymbolTable<'_, Vec<u8>>> {
-        let message = self.table_message(group)?.body(&self.bytes)?;
-        SymbolTable::open(&self.bytes, &message)
-    }
-
-    /// The entries of a group that lead to groups whose tables were moved, by their addresses.
+    /// The entries of a group that lead to groups whose tables were moved, by their addresses. None if the group keeps its links
+    /// in messages: these do not cache where a table is.
     fn cached_places(&self, group: u64, moved: &HashMap<u64, Table>) -> Result<Vec<(u64, Table)>> {
         let mut places = Vec::new();
-        self.table(group)?.each_entry(|at, entry| {
+        let Some(message) = self.message(group, kind::SYMBOL_TABLE)? else {
+            return Ok(places);
+        };
+        self.table(&message)?.each_entry(|at, entry| {
             let target = Fields(&entry[8..]).u64();
             let table = target.and_then(|target| moved.get(&target));
             places.extend(table.map(|table| (at, *table)));
@@ -82,7 +81,9 @@ impl Image {
 
     /// Writes the table of a group anew, with more links.
     fn extend(&mut self, group: u64, new: Vec<(&[u8], u64)>, sizes: Sizes) -> Result<Table> {
-        let old = self.table(group)?;
+        let message = self.message(group, kind::SYMBOL_TABLE)?;
+        let message = message.ok_or("a group without a symbol table")?;
+        let old = self.table(&message)?;
         let mut links = Vec::with_capacity(new.len());
         old.each_entry(|_, entry| {
             links.push(Named {
@@ -102,7 +103,6 @@ impl Image {
         let mut space = Space::new(self.bytes.len().next_multiple_of(8) as u64);
         let table = Table::put(&mut space, links, sizes);
         self.append(&space.into_bytes());
-        let message = self.table_message(group)?;
         self.put(message.data, &table.to_bytes())?;
         message.block.map_or(Ok(()), |block| self.checksum(block))?;
         Ok(table)

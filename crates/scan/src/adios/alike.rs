@@ -1,8 +1,8 @@
 //! Datasets that are like one that libhdf5 has made. Each gets a copy of its header and a link, without libhdf5. A call
 //! of libhdf5 takes some 20 µs for each dataset, and programs write thousands of them.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use super::types::is_number;
 use crate::hdf5_sys::ObjectInfo;
@@ -18,11 +18,14 @@ const MOST_DIMENSIONS: usize = 4;
 const LINK: usize = 64;
 
 /// Datasets to be made after libhdf5 has made all other objects.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Copies<'a> {
     copies: Vec<Copy<'a>>,
     /// The parent of each group, by address.
     parents: HashMap<u64, u64>,
+    /// The paths of the groups with a name that is not ASCII. Symbol tables do not say that a name is UTF-8, so libhdf5 keeps
+    /// the links of such a group in messages or a heap, and makes all of its datasets.
+    with_utf8: HashSet<&'a str>,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,24 @@ struct Copy<'a> {
 }
 
 impl<'a> Copies<'a> {
+    /// No copies yet, of a directory with these objects.
+    pub fn among(objects: &[&'a Object]) -> Self {
+        let places = objects
+            .iter()
+            .filter_map(|object| object.path.rsplit_once('/'));
+        let with_utf8 = places.filter(|(_, name)| !name.is_ascii());
+        Copies {
+            copies: Vec::new(),
+            parents: HashMap::new(),
+            with_utf8: with_utf8.map(|(group, _)| group).collect(),
+        }
+    }
+
+    /// Whether links can be added to the group at a path without libhdf5.
+    pub fn may_be_in(&self, group: &str) -> bool {
+        !self.with_utf8.contains(group)
+    }
+
     /// Records the parent of a group.
     pub fn add_group(&mut self, group: u64, parent: u64) {
         self.parents.insert(group, parent);
@@ -87,12 +108,10 @@ impl<'a> Copies<'a> {
 /// Whether other datasets may have copies of the header of this one, if that header is in one piece. Nothing in it may
 /// lead elsewhere.
 pub(super) fn is_model(object: &Object, dataset: &tree::Dataset) -> bool {
-    // Old groups do not record the character set of a name.
     is_number(&dataset.ty)
         && dataset.shape.len() <= MOST_DIMENSIONS
         && !dataset.has_steps
         && object.attributes.is_empty()
-        && object.path.is_ascii()
 }
 
 /// Whether an object header is in one piece and of version 1, and so can be copied.

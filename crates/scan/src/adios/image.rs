@@ -38,7 +38,7 @@ pub(super) fn make<'a>(
         root_address: 0,
         parent: None,
         model: None,
-        copies: Copies::default(),
+        copies: Copies::among(others),
         chooser,
         choice,
         types: Types::new(is_big_endian),
@@ -188,14 +188,15 @@ impl<'a> Maker<'a> {
             are_outside: are_outside(object),
         };
         let (mut model, plan) = self.model_of(form)?;
-        let (_, name) = parent_and_name(&object.path)?;
+        let (path, name) = parent_and_name(&object.path)?;
+        let may_be_copy = is_model(object, dataset) && self.copies.may_be_in(path);
         let parent = self.parent_of(&object.path)?;
         let header = model
             .described
             .as_ref()
             .and_then(|described| described.header);
         if let Some(header) = header
-            && is_model(object, dataset)
+            && may_be_copy
         {
             let group = parent.address;
             self.copies
@@ -527,6 +528,34 @@ mod tests {
             assert!(found.is_sorted_by_key(|link| link.name.clone()));
         }
         assert!(open("/g/h/c2100").is_err());
+    }
+
+    /// A group with such a name keeps its links in messages, and in a heap if they are many. The groups in it are of the old kind.
+    #[test]
+    fn names_that_are_not_ascii_stand_beside_datasets_that_are_alike() {
+        let alike = |path: String| dataset(&path, Type::F64, &[3, 4], false, &[]);
+        let mut objects = vec![group("/", vec![])];
+        objects.extend(["/a", "/b", "/c"].map(|path| alike(path.into())));
+        objects.push(group("/g", vec![]));
+        objects.extend((0..100).map(|number| alike(format!("/g/{number:03}"))));
+        objects.push(alike("/g/é".into()));
+        objects.push(group("/é", vec![]));
+        objects.extend((0..100).map(|number| alike(format!("/é/{number:03}"))));
+        objects.push(group("/é/x", vec![]));
+        objects.extend((0..100).map(|number| alike(format!("/é/x/{number:03}"))));
+        let made = image_of(&objects, None);
+        assert!(made.diagnostics.is_empty(), "{:?}", made.diagnostics);
+        let image = h5::open_image(&made.image).unwrap();
+        for found in &made.datasets {
+            let id = h5::open_path(&image, &h5::c_name(found.name.as_bytes()).unwrap()).unwrap();
+            assert_eq!(h5::address(&id).unwrap(), found.header, "{}", found.name);
+        }
+        for (path, number) in [("/", 5), ("/g", 101), ("/é", 101), ("/é/x", 100)] {
+            let group = h5::open_path(&image, &h5::c_name(path.as_bytes()).unwrap()).unwrap();
+            let links = h5::links(&group).unwrap();
+            assert_eq!(links.len(), number, "{path}");
+            assert!(links.iter().all(|link| link.utf8 != link.name.is_ascii()));
+        }
     }
 
     /// Attributes that do not fit into an old header split it into several pieces.
