@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::model::{Place, Step, Type};
 use h5logfs_adios::operator;
-use h5logfs_adios::tree::Summary;
+use h5logfs_adios::tree::{Presence, Summary};
 
 use super::Seeds;
 use super::input::{Input, Output};
@@ -48,10 +48,9 @@ pub fn directory(bytes: &[u8]) {
                 alone.variables
             );
         }
-        summary.add(number as u64, &step, &is_missing);
-        let step = directory.outline(files, number, &mut section);
-        let step = step.expect("a step that was read before");
-        outline.add(number as u64, &step, &is_missing);
+        summary.add(number as u64, &step, &presence);
+        let added = directory.add_to(&mut outline, files, number, &mut section, &presence);
+        added.expect("a step that was read before");
     }
     let objects = summary.finish().objects;
     assert_eq!(outline.finish().objects, objects);
@@ -61,9 +60,13 @@ pub fn directory(bytes: &[u8]) {
     }
 }
 
-/// Whether the bytes at a place are missing. The target pretends that long files are cut off.
-fn is_missing(place: &Place) -> bool {
-    place.end().is_none_or(|end| end > 1 << 12)
+/// The target pretends that long files are cut off.
+fn presence(place: &Place) -> Presence {
+    const LEN: u64 = 1 << 12;
+    match place.end() {
+        Some(end) if end <= LEN => Presence::There,
+        _ => Presence::Lost(Some(LEN)),
+    }
 }
 
 /// Checks the rules that every step keeps.

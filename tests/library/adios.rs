@@ -1,6 +1,7 @@
 //! The view of ADIOS2 directories.
 
 mod damaged;
+mod lost;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -114,15 +115,23 @@ fn ls_tells_whether_a_writer_has_closed_a_directory() {
 
 #[test]
 fn what_is_missing_is_told() {
-    for (name, words) in [
-        ("b5_cut_data", "variable fields/rho: 3 steps from 1 to 3"),
-        ("b5_cut_md", "step 3 and those after it"),
-    ] {
+    let expected = [
+        (
+            "b5_cut_data",
+            &[
+                "data.0 ends at byte 3416: 9 blocks of 1 variable in 3 steps from 1 to 3 cannot be read",
+                "variable fields/rho: 3 steps from 1 to 3",
+            ][..],
+        ),
+        ("b5_cut_md", &["step 3 and those after it"]),
+    ];
+    for (name, words) in expected {
         let lost = told(&scan(&directory(name)), Severity::Lost);
-        assert!(
-            lost.len() == 1 && lost[0].contains(words),
-            "{name}: {lost:?}"
-        );
+        let are_all = lost
+            .iter()
+            .zip(words)
+            .all(|(lost, words)| lost.contains(words));
+        assert!(lost.len() == words.len() && are_all, "{name}: {lost:?}");
     }
 }
 
@@ -133,10 +142,23 @@ fn without_its_data_a_directory_has_what_its_metadata_have() {
     let snapshot = scan(copy.path());
     let names: Vec<&str> = snapshot.datasets.iter().map(|d| d.name.as_str()).collect();
     assert_eq!(names, ["/iteration", "/time", "/version"]);
-    assert!(told(&snapshot, Severity::Lost).len() == 2);
-    fs::remove_file(copy.path().join("md.0")).unwrap();
-    let error = scan_at(copy.path(), ShownFlush::Newest).unwrap_err();
-    assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("md.0"));
+    let lost = told(&snapshot, Severity::Lost);
+    let words = "data.0 is not there: 13 blocks of 2 variables in 4 steps from 0 to 3";
+    assert!(lost.len() == 3 && lost[0].contains(words), "{lost:?}");
+    for (file, reason) in [
+        (
+            "mmd.0",
+            "mmd.0 is not there: it has the formats of the metadata of all 4 steps",
+        ),
+        (
+            "md.0",
+            "md.0 is not there: it has the metadata of all 4 steps",
+        ),
+    ] {
+        fs::remove_file(copy.path().join(file)).unwrap();
+        let error = scan_at(copy.path(), ShownFlush::Newest).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
 }
 
 #[test]

@@ -62,7 +62,11 @@ impl Index {
         let formats = match files.formats {
             Some(formats) => Formats::read(formats, header.is_big_endian)?,
             None if records.steps.is_empty() => Formats::default(),
-            None => return Err("mmd.0 is not there".into()),
+            None => {
+                let steps = records.steps.len();
+                let what = "the formats of the metadata of all";
+                return Err(format!("mmd.0 is not there: it has {what} {steps} steps").into());
+            }
         };
         Ok(Index {
             header,
@@ -70,6 +74,11 @@ impl Index {
             formats,
             problems,
         })
+    }
+
+    /// Number of steps that `md.idx` lists.
+    pub fn steps_of(index: &dyn Bytes, header: &Header) -> Result<usize> {
+        Ok(Records::read(index, header)?.steps.len())
     }
 
     /// Number of complete steps.

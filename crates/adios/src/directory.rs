@@ -5,8 +5,9 @@
 
 use crate::asked::Asked;
 use crate::header::{Header, Version};
-use crate::model::Step;
-use crate::{Result, bp4, bp5};
+use crate::model::{Place, Step};
+use crate::tree::{Presence, Summary, is_complete};
+use crate::{Bytes, Result, bp4, bp5};
 
 pub use crate::Files;
 
@@ -56,6 +57,15 @@ impl Directory {
             writers,
             index,
         })
+    }
+
+    /// Number of steps that `md.idx` lists, whether or not their metadata are there.
+    pub fn steps_of(index: &dyn Bytes) -> Result<usize> {
+        let header = Header::read(index).map_err(|fault| fault.at("md.idx"))?;
+        match header.version {
+            Version::Bp4 => bp4::Index::steps_of(index),
+            Version::Bp5 => bp5::Index::steps_of(index, &header),
+        }
     }
 
     /// Number of complete steps.
@@ -109,6 +119,24 @@ impl Directory {
     pub fn outline(&self, files: Files<'_>, number: usize, section: &mut Vec<u8>) -> Result<Step> {
         let read = self.section_into(files, number, section);
         damaged(read.and_then(|()| self.read(files, number, section, Asked::Outline)))
+    }
+
+    /// Adds the outline of a step to a summary, or all of the step if bytes of its blocks are not there: an outline does not
+    /// tell which blocks they are. `section`: as for [`Directory::outline`].
+    pub fn add_to(
+        &self,
+        summary: &mut Summary,
+        files: Files<'_>,
+        number: usize,
+        section: &mut Vec<u8>,
+        presence: &dyn Fn(&Place) -> Presence,
+    ) -> Result<()> {
+        let mut step = self.outline(files, number, section)?;
+        if !is_complete(&step, presence) {
+            step = self.step(files, number, &|_| true)?;
+        }
+        summary.add(number as u64, &step, presence);
+        Ok(())
     }
 
     /// The stored metadata of one step, from which [`Directory::variable`] reads. Fails where it cannot be read.

@@ -155,8 +155,7 @@ fn scan_with(request: ScanRequest<'_>, room: Room) -> Result<Scanned> {
     if source.is_empty() || netcdf_log::has_magic(&source)? {
         return netcdf::scan(request, source).map(Scanned::from);
     }
-    if adios_log::is_bp3(&source)? {
-        let reason = "ADIOS2 wrote it in its format BP3: only BP4 and BP5 can be read";
+    if let Some(reason) = adios_log::why_no_log(&source)? {
         return Err(not_a_log(source.path(), reason));
     }
     scan_hdf5(request, room, source)

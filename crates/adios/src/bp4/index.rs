@@ -87,6 +87,12 @@ impl Index {
         self.problems.is_empty()
     }
 
+    /// Number of rows of an `md.idx`.
+    pub fn steps_of(index: &dyn Bytes) -> Result<usize> {
+        let len = index.len().saturating_sub(Header::LEN as u64);
+        Ok(usize::try_from(len / ROW as u64)?)
+    }
+
     /// Number of complete steps, including those without a row.
     pub fn steps(&self) -> usize {
         self.rows.last().map_or(0, |row| row.step.saturating_add(1))

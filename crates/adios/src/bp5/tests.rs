@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::testing::{self, Array, Content, Directory, Put, Struct, Writer};
 use crate::directory;
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
-use crate::tree::Summary;
+use crate::tree::{Presence, Summary};
 
 fn open(written: &Directory) -> crate::Result<directory::Directory> {
     directory::Directory::open(written.files())
@@ -794,13 +794,18 @@ proptest! {
         let mut tree = |is_outline: bool| {
             let mut summary = Summary::new(written.is_big_endian, false);
             for number in 0..read.steps() {
-                let step = if is_outline {
-                    read.outline(written.files(), number, &mut section)
-                } else {
-                    read.step(written.files(), number, &|_| true)
+                let presence = |place: &Place| match place.end() {
+                    Some(own) if own <= end => Presence::There,
+                    _ => Presence::Lost(Some(end)),
                 };
-                let is_missing = |place: &Place| place.end().is_none_or(|own| own > end);
-                summary.add(number as u64, &step.unwrap(), &is_missing);
+                let files = written.files();
+                if is_outline {
+                    let added = read.add_to(&mut summary, files, number, &mut section, &presence);
+                    added.unwrap();
+                } else {
+                    let step = read.step(files, number, &|_| true);
+                    summary.add(number as u64, &step.unwrap(), &presence);
+                }
             }
             summary.finish()
         };

@@ -482,6 +482,7 @@ impl Builder {
         Tree {
             objects: self.objects,
             problems: self.problems.finish(),
+            has_lost_blocks: false,
         }
     }
 }

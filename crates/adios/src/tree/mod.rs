@@ -31,17 +31,31 @@ use std::sync::Arc;
 
 use build::Shown;
 pub use steps::Steps;
-pub use summary::Summary;
+use summary::LostBlocks;
+pub use summary::{Summary, is_complete};
 
-use crate::model::{Type, Value};
+use crate::model::{File, Type, Value};
 
 /// The objects that a reader sees of a directory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
     /// Objects by path: the root first, each group before its members.
     pub objects: Vec<Object>,
-    /// Reasons for missing objects. A text names the step, the variable or the attribute.
+    /// Reasons for missing objects and elements. A text names the step, the variable, the attribute or the file.
     pub problems: Vec<String>,
+    /// Bytes of some blocks are lost. The datasets may have elements that cannot be read.
+    pub has_lost_blocks: bool,
+}
+
+/// Whether the stored bytes of a block are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// All of them are.
+    There,
+    /// Some are not, and will not come. The length of their file in bytes; `None` if the file is not there.
+    Lost(Option<u64>),
+    /// Some are not, but may come: a writer has the directory open.
+    Awaited,
 }
 
 /// A group or a dataset.
@@ -95,21 +109,54 @@ impl Summary {
     /// The objects of all steps.
     pub fn finish(mut self) -> Tree {
         self.variables.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (file, lost) in &self.lost {
+            self.problems.push(|| lost.text(*file));
+        }
         for (name, seen) in &self.variables {
-            if let Some(last) = seen.missing.last() {
-                let many = seen.missing.len();
-                let first = seen.missing.get(0).unwrap_or(last);
-                self.problems.push(|| {
-                    let which = match many {
-                        1 => format!("step {first} is"),
-                        _ => format!("{many} steps from {first} to {last} are"),
-                    };
-                    format!("variable {name}: {which} left out, because files end before its bytes")
-                });
+            if let Some(which) = named(&seen.missing, "is", "are") {
+                let left_out = "left out, because files end before its bytes";
+                self.problems
+                    .push(|| format!("variable {name}: {which} {left_out}"));
             }
         }
         let mut problems = std::mem::take(&mut self.problems);
         let shown = openpmd::shown(&self, &mut problems);
-        build::tree(shown.unwrap_or_else(|| Shown::of(&self)), problems)
+        let mut tree = build::tree(shown.unwrap_or_else(|| Shown::of(&self)), problems);
+        tree.has_lost_blocks = !self.lost.is_empty();
+        tree
+    }
+}
+
+/// Words for steps, followed by a verb in its form for one and for several steps; `None` if there are none.
+fn named(steps: &Steps, one: &str, several: &str) -> Option<String> {
+    let (first, last) = (steps.get(0)?, steps.last()?);
+    Some(match steps.len() {
+        1 => format!("step {first} {one}"),
+        many => format!("{many} steps from {first} to {last} {several}"),
+    })
+}
+
+impl LostBlocks {
+    /// The file, what it lacks, and why.
+    fn text(&self, file: File) -> String {
+        let name = match file {
+            File::Metadata => "md.0".to_owned(),
+            File::Data(number) => format!("data.{number}"),
+        };
+        let state = match self.len {
+            Some(len) => format!("ends at byte {len}"),
+            None => "is not there".to_owned(),
+        };
+        let count = |count: u64, of: &str| match count {
+            1 => format!("1 {of}"),
+            many => format!("{many} {of}s"),
+        };
+        let blocks = count(self.blocks, "block");
+        let variables = count(self.variables.len() as u64, "variable");
+        let steps = named(&self.steps, "", "").unwrap_or_default();
+        format!(
+            "{name} {state}: {blocks} of {variables} in {} cannot be read",
+            steps.trim_end()
+        )
     }
 }

@@ -1,11 +1,12 @@
 //! The facts that decide the objects, collected step by step.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::Presence;
 use super::paths;
 use super::steps::Steps;
-use crate::model::{Attribute, Block, Kind, Place, Step, StructType, Type, Value, Variable};
+use crate::model::{Attribute, Block, File, Kind, Place, Step, StructType, Type, Value, Variable};
 
 /// Largest number of problem texts kept.
 const MOST_PROBLEMS: usize = 1000;
@@ -28,7 +29,22 @@ pub struct Summary {
     /// Index of the next variable, if the step has the order of the steps before.
     next: usize,
     pub(super) attributes: BTreeMap<Arc<str>, History>,
+    /// The blocks whose bytes are lost, by the file that should have them.
+    pub(super) lost: BTreeMap<File, LostBlocks>,
     pub(super) problems: Problems,
+}
+
+/// The blocks whose bytes a file should have, but has not.
+#[derive(Debug, Default)]
+pub(super) struct LostBlocks {
+    /// The length of the file; `None` if it is not there.
+    pub len: Option<u64>,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The variables that they belong to.
+    pub variables: HashSet<Arc<str>>,
+    /// The steps that they belong to.
+    pub steps: Steps,
 }
 
 /// A variable over all steps that have it.
@@ -36,9 +52,9 @@ pub struct Summary {
 pub(super) struct SeenVariable {
     /// Kind in the first of the steps.
     pub kind: Kind,
-    /// Steps with all bytes present. A new part begins where type or shape changes.
+    /// Steps that are shown: some bytes of each are there, or it has no blocks. A new part begins where type or shape changes.
     pub parts: Vec<Part>,
-    /// Steps with bytes missing.
+    /// Steps that are left out, because no bytes of them are there, or more may come.
     pub missing: Steps,
     /// Number of steps that have the variable, and the last of them.
     pub present: u64,
@@ -118,8 +134,8 @@ impl Summary {
         }
     }
 
-    /// Adds a step after all others. `is_missing` tells whether some of the stored bytes are absent.
-    pub fn add(&mut self, number: u64, step: &Step, is_missing: &dyn Fn(&Place) -> bool) {
+    /// Adds a step after all others. `presence` tells whether stored bytes are there.
+    pub fn add(&mut self, number: u64, step: &Step, presence: &dyn Fn(&Place) -> Presence) {
         let known = self.variables.len();
         self.steps = self.steps.max(number.saturating_add(1));
         for problem in &step.problems {
@@ -127,7 +143,7 @@ impl Summary {
         }
         for variable in &step.variables {
             let place = self.place_of(variable, known);
-            self.add_variable(number, variable, place, is_missing);
+            self.add_variable(number, variable, place, presence);
         }
         for attribute in &step.attributes {
             self.add_attribute(number, attribute);
@@ -139,15 +155,30 @@ impl Summary {
         step: u64,
         new: &Variable,
         place: usize,
-        is_missing: &dyn Fn(&Place) -> bool,
+        presence: &dyn Fn(&Place) -> Presence,
     ) {
-        let Some((_, seen)) = self.variables.get_mut(place) else {
+        let Some((name, seen)) = self.variables.get_mut(place) else {
             return;
         };
-        if let Err(reason) = seen.add(step, new, is_missing, &mut self.shared) {
-            let name = &new.name;
+        let absent = Absent::of(&new.blocks, presence);
+        // Flattened steps are one array: what it lacks of a step cannot be left out.
+        let is_left_out = absent.is_awaited
+            || !self.is_flattened
+                && absent.lost.len() == new.blocks.len()
+                && !new.blocks.is_empty();
+        if let Err(reason) = seen.add(step, new, is_left_out, &mut self.shared) {
             self.problems
                 .push(|| format!("step {step}: variable {name}: {reason}"));
+            return;
+        }
+        for (file, len) in absent.lost {
+            let lost = self.lost.entry(file).or_default();
+            lost.len = len;
+            lost.blocks += 1;
+            lost.steps.push(step);
+            if !lost.variables.contains(name) {
+                lost.variables.insert(name.clone());
+            }
         }
     }
 
@@ -215,12 +246,12 @@ impl SeenVariable {
         }
     }
 
-    /// Adds a step. Fails where the variable cannot become a dataset.
+    /// Adds a step, which is shown unless it `is_left_out`. Fails where the variable cannot become a dataset.
     fn add(
         &mut self,
         step: u64,
         new: &Variable,
-        is_missing: &dyn Fn(&Place) -> bool,
+        is_left_out: bool,
         shared: &mut Shared,
     ) -> Result<(), &'static str> {
         if self.present > 0 && self.last >= step {
@@ -234,7 +265,7 @@ impl SeenVariable {
         }
         self.present += 1;
         self.last = step;
-        if any_missing(&new.blocks, is_missing) {
+        if is_left_out {
             self.missing.push(step);
             return Ok(());
         }
@@ -268,7 +299,7 @@ impl SeenVariable {
         Some((part, part.steps.position(step)?))
     }
 
-    /// All steps whose bytes are present.
+    /// All steps that are shown.
     pub fn steps(&self) -> impl Iterator<Item = u64> + '_ {
         self.parts.iter().flat_map(|part| part.steps.iter())
     }
@@ -346,21 +377,67 @@ fn shown(ty: &Type) -> &Type {
     }
 }
 
-/// Whether bytes of some block are missing. Neighbouring blocks are mostly in one file, so `is_missing` is asked once
-/// for a run of them.
-fn any_missing(blocks: &[Block], is_missing: &dyn Fn(&Place) -> bool) -> bool {
-    let mut neighbours = blocks.chunk_by(|a, b| a.place.file == b.place.file);
-    neighbours.any(|blocks| {
-        let last = |last: u64, block: &Block| block.place.end().map(|end| last.max(end));
-        match blocks.iter().try_fold(0, last) {
-            None => true,
-            Some(end) => is_missing(&Place {
-                file: blocks[0].place.file,
-                offset: 0,
-                len: end,
-            }),
+/// The blocks of a variable in a step whose bytes are not there.
+#[derive(Default)]
+struct Absent {
+    /// For each lost block the file that should have it, and the length of that file; `None` if the file is not there.
+    lost: Vec<(File, Option<u64>)>,
+    /// Some of the bytes may still come.
+    is_awaited: bool,
+}
+
+impl Absent {
+    fn of(blocks: &[Block], presence: &dyn Fn(&Place) -> Presence) -> Self {
+        let mut absent = Absent::default();
+        for run in runs(blocks).filter(|run| !run.is_there(presence)) {
+            for block in run.blocks {
+                match presence(&block.place) {
+                    Presence::There => {}
+                    Presence::Lost(len) => absent.lost.push((block.place.file, len)),
+                    Presence::Awaited => absent.is_awaited = true,
+                }
+            }
         }
+        absent
+    }
+}
+
+/// Whether all stored bytes of a step are there.
+pub fn is_complete(step: &Step, presence: &dyn Fn(&Place) -> Presence) -> bool {
+    let variables = step.variables.iter();
+    let mut runs = variables.flat_map(|variable| runs(&variable.blocks));
+    runs.all(|run| run.is_there(presence))
+}
+
+/// Neighbouring blocks, which are mostly in one file: `presence` is asked once for all of them.
+struct Run<'a> {
+    blocks: &'a [Block],
+    /// The end of the last one; `None` if it overflows.
+    end: Option<u64>,
+}
+
+fn runs(blocks: &[Block]) -> impl Iterator<Item = Run<'_>> {
+    let runs = blocks.chunk_by(|a, b| a.place.file == b.place.file);
+    runs.map(|blocks| {
+        let last = |last: u64, block: &Block| block.place.end().map(|end| last.max(end));
+        let end = blocks.iter().try_fold(0, last);
+        Run { blocks, end }
     })
+}
+
+impl Run<'_> {
+    fn is_there(&self, presence: &dyn Fn(&Place) -> Presence) -> bool {
+        let (Some(first), Some(len)) = (self.blocks.first(), self.end) else {
+            return false;
+        };
+        let file = first.place.file;
+        let all = Place {
+            file,
+            offset: 0,
+            len,
+        };
+        presence(&all) == Presence::There
+    }
 }
 
 /// Whether readers need the earlier values of an attribute as well as the last one.

@@ -1,6 +1,6 @@
 //! Steps made by hand, and trees as lines of text.
 
-use super::{Content, Summary, Tree};
+use super::{Content, Presence, Summary, Tree};
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
 
 /// A variable whose only block is all of it.
@@ -55,13 +55,35 @@ pub fn texts(name: &str, kind: Kind, texts: &[&str]) -> Variable {
     }
 }
 
-/// The variable with bytes that [`tree_of`] treats as missing.
+/// The variable with bytes that [`tree_of`] treats as lost.
 pub fn missing(variable: Variable) -> Variable {
     Variable {
         blocks: vec![block(u64::MAX)],
         ..variable
     }
 }
+
+/// The variable with two blocks. [`tree_of`] treats the bytes of the second one as lost.
+pub fn half_missing(variable: Variable) -> Variable {
+    let of = |numbers: &[u64]| [numbers, numbers].concat();
+    Variable {
+        blocks: vec![block(0), block(u64::MAX)],
+        starts: of(&variable.starts),
+        counts: of(&variable.counts),
+        ..variable
+    }
+}
+
+/// The variable with bytes that [`tree_of`] treats as still to come.
+pub fn awaited(variable: Variable) -> Variable {
+    Variable {
+        blocks: vec![block(AWAITED)],
+        ..variable
+    }
+}
+
+/// The offset of bytes that are still to come.
+const AWAITED: u64 = 1 << 40;
 
 fn block(offset: u64) -> Block {
     let file = File::Data(0);
@@ -119,7 +141,11 @@ pub fn flattened(steps: &[Step]) -> Tree {
 fn tree(steps: &[Step], is_flattened: bool) -> Tree {
     let mut summary = Summary::new(false, is_flattened);
     for (number, step) in (0..).zip(steps) {
-        summary.add(number, step, &|place| place.offset == u64::MAX);
+        summary.add(number, step, &|place| match place.end() {
+            None => Presence::Lost(Some(100)),
+            Some(end) if end > AWAITED => Presence::Awaited,
+            Some(_) => Presence::There,
+        });
     }
     summary.finish()
 }

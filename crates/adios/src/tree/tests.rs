@@ -301,10 +301,50 @@ fn steps_with_missing_bytes_are_left_out() {
     let tree = tree_of(&steps);
     assert_eq!(lines(&tree), ["/rho F64[1, 5]*", "/rho@adios2_steps=[0]"]);
     let expected = [
+        "data.0 ends at byte 100: 3 blocks of 2 variables in 3 steps from 0 to 2 cannot be read",
         "variable n: step 0 is left out, because files end before its bytes",
         "variable rho: 2 steps from 1 to 2 are left out, because files end before its bytes",
     ];
     assert_eq!(tree.problems, expected);
+}
+
+/// Only a step of which nothing is there is left out, and one that may still be completed.
+#[test]
+fn steps_with_some_of_their_bytes_are_shown() {
+    let each = || {
+        vec![
+            half_missing(global("x", &[4])),
+            half_missing(local("l", &[2])),
+        ]
+    };
+    let steps = [
+        step(each()),
+        step(vec![global("x", &[4]), awaited(global("y", &[1]))]),
+    ];
+    let tree = tree_of(&steps);
+    let expected = [
+        "/l",
+        "/l@adios2_shape=local array",
+        "/l/block_00000 I16[2]",
+        "/l/block_00000@adios2_steps=[0]",
+        "/l/block_00001 I16[2]",
+        "/l/block_00001@adios2_steps=[0]",
+        "/x F64[2, 4]*",
+    ];
+    assert_eq!(lines(&tree), expected);
+    let expected = [
+        "data.0 ends at byte 100: 2 blocks of 2 variables in step 0 cannot be read",
+        "variable y: step 1 is left out, because files end before its bytes",
+    ];
+    assert_eq!(tree.problems, expected);
+    assert!(tree.has_lost_blocks);
+    // A part of one array cannot be left out.
+    let tree = flattened(&[
+        step(vec![global("x", &[4])]),
+        step(vec![missing(global("x", &[4]))]),
+    ]);
+    assert_eq!(lines(&tree), ["/x F64[4]"]);
+    assert_eq!(tree.problems.len(), 1);
 }
 
 #[test]

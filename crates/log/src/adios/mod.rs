@@ -3,12 +3,14 @@
 //!
 //! * [`names`] has the names of the files of a directory.
 //! * `check` checks a snapshot's description.
+//! * `others` knows files of ADIOS2 that are no logs.
 //! * `steps` reads the steps that a dataset needs.
 //! * `stored` is the form of datasets' sources in a snapshot.
 //! * `table` turns blocks into records, and finds the rank that wrote each of them.
 
 mod check;
 pub mod names;
+mod others;
 mod steps;
 mod stored;
 mod table;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use h5logfs_adios::tree::Steps;
+pub use others::why_no_log;
 
 use crate::source_file::SourceFile;
 use h5logfs_adios::header::SIGNATURE;
@@ -37,19 +40,6 @@ pub fn is_index(relative: &Path, file: &SourceFile) -> Result<bool> {
     }
     file.read_exact_at(&mut signature, 0)?;
     Ok(signature == *SIGNATURE)
-}
-
-/// Whether a file has the older format BP3 (section 1), which this project does not read. Such a file ends with the
-/// offsets of its indices.
-pub fn is_bp3(file: &SourceFile) -> Result<bool> {
-    /// Bytes of the end: a text, three offsets, and four bytes, the last of which is the version.
-    const END: u64 = 56;
-    let Some(begin) = file.len().checked_sub(END) else {
-        return Ok(false);
-    };
-    let mut end = [0; END as usize];
-    file.read_exact_at(&mut end, begin)?;
-    Ok(end.starts_with(SIGNATURE) && end.last() == Some(&3))
 }
 
 /// The source number of `md.idx`, which is the file of the log.

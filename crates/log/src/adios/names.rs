@@ -11,6 +11,9 @@ pub const METADATA: &str = "md.0";
 /// The formats of the metadata; BP4 has none.
 pub const FORMATS: &str = "mmd.0";
 
+/// Says which object store has the data files, in place of the directory.
+pub const OBJECT_STORE: &str = "s3.json";
+
 /// The name of a data file.
 pub fn data(number: u32) -> String {
     format!("data.{number}")
@@ -18,7 +21,8 @@ pub fn data(number: u32) -> String {
 
 /// Whether `path` is another file of the directory whose index is `index`, judged by name.
 pub fn is_beside(index: &Path, path: &Path) -> bool {
-    let is_part = |name: &OsStr| name == METADATA || name == FORMATS || is_data(name);
+    let others = [METADATA, FORMATS, OBJECT_STORE];
+    let is_part = |name: &OsStr| others.iter().any(|other| name == *other) || is_data(name);
     index.file_name() == Some(OsStr::new(INDEX))
         && path.parent() == index.parent()
         && path.file_name().is_some_and(is_part)
@@ -37,7 +41,7 @@ mod tests {
     #[test]
     fn files_beside_an_index() {
         let is_beside = |path: &str| is_beside(Path::new("run.bp/md.idx"), Path::new(path));
-        for part in ["md.0", "mmd.0", "data.0", "data.4294967295"] {
+        for part in ["md.0", "mmd.0", "s3.json", "data.0", "data.4294967295"] {
             assert!(is_beside(&format!("run.bp/{part}")), "{part}");
             assert!(!is_beside(part));
             assert!(!super::is_beside(

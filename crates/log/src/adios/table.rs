@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::steps::{Sections, files, read, read_variable};
-use super::{DatasetSource, INDEX, METADATA, Tables};
+use super::{DatasetSource, INDEX, METADATA, Tables, names};
 use crate::conversion::{Conversion, Padding};
 use crate::layout::{DatasetRecords, Layout, RecordTable};
 use crate::model::Logged;
@@ -231,7 +231,10 @@ impl Reading<'_> {
         let order = found.records.len() as u64;
         found.records.push_block(stored, order, start, count)?;
         let reason = match source {
-            None => Some("its file is not there".to_owned()),
+            None => Some(match block.place.file {
+                File::Metadata => "its file is not there".to_owned(),
+                File::Data(number) => format!("{} is not there", names::data(number)),
+            }),
             Some(source) => self.why_lost(source, &block.place),
         };
         match reason {

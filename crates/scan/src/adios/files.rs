@@ -7,8 +7,9 @@ use std::path::Path;
 
 use crate::sources::Sources;
 use h5logfs_adios::Place;
-use h5logfs_adios::directory::Files;
+use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::model::File;
+use h5logfs_adios::tree::Presence;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::adios::names;
 use h5logfs_log::log_files::LogFiles;
@@ -48,7 +49,8 @@ impl<'a> DirectoryFiles<'a> {
     pub fn open(request: ScanRequest<'a>, index: SourceFile) -> Result<Self> {
         let relative = request.relative;
         let files = LogFiles::of(request.dir, relative, &index);
-        let metadata = files.open(&place(relative, names::METADATA))?;
+        let metadata = if_there(files.open(&place(relative, names::METADATA)))?;
+        let metadata = metadata.ok_or_else(|| without_metadata(&index))?;
         Ok(DirectoryFiles {
             metadata,
             formats: if_there(files.open(&place(relative, names::FORMATS)))?,
@@ -70,14 +72,17 @@ impl<'a> DirectoryFiles<'a> {
     }
 
     /// Whether all stored bytes at `place` exist. Opens their file. If that fails, except for a missing file,
-    /// [`DirectoryFiles::check`] returns the error.
-    pub fn has(&self, place: &Place) -> bool {
+    /// [`DirectoryFiles::check`] returns the error. `is_active`: a writer may still append to a file that is there.
+    pub fn presence(&self, place: &Place, is_active: bool) -> Presence {
         let len = match place.file {
             File::Metadata => Some(self.metadata.len()),
             File::Data(number) => self.len_of(number),
         };
-        let end = place.end();
-        end.is_some_and(|end| len.is_some_and(|len| end <= len))
+        match (len, place.end()) {
+            (Some(len), Some(end)) if end <= len => Presence::There,
+            (Some(_), Some(_)) if is_active => Presence::Awaited,
+            (len, _) => Presence::Lost(len),
+        }
     }
 
     fn len_of(&self, number: u32) -> Option<u64> {
@@ -98,6 +103,12 @@ impl<'a> DirectoryFiles<'a> {
         let len = file.as_ref().map(SourceFile::len);
         data.insert(number, file);
         len
+    }
+
+    /// Whether a file beside `md.idx` says that an object store has the data files.
+    pub fn are_in_object_store(&self) -> bool {
+        let place = place(self.relative, names::OBJECT_STORE);
+        self.files.open(&place).is_ok()
     }
 
     /// Fails if a file could not be opened.
@@ -133,6 +144,15 @@ impl<'a> DirectoryFiles<'a> {
         }
         Ok((sources, numbers))
     }
+}
+
+/// The error of a directory without `md.0`: what is lost with it.
+fn without_metadata(index: &SourceFile) -> Error {
+    let fault = match Directory::steps_of(index) {
+        Ok(steps) => format!("md.0 is not there: it has the metadata of all {steps} steps").into(),
+        Err(fault) => fault,
+    };
+    Error::of(index.path(), fault)
 }
 
 fn next(sources: &Sources) -> u16 {

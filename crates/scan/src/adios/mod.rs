@@ -38,6 +38,11 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     let tree = tree_of(&files, &directory, shown, &bad)?;
     let is_active = directory.is_active();
     let mut diagnostics = state(&directory, shown);
+    if tree.has_lost_blocks && files.are_in_object_store() {
+        let what = "its data.N are in an object store, as s3.json says: ADIOS2 2.12 reads them there, and h5logfs copies of \
+                    them beside md.0";
+        diagnostics.push(Diagnostic::lost(what));
+    }
     diagnostics.extend(tree.problems.iter().map(Diagnostic::lost));
     let choice = &request.settings.choice;
     let objects = chosen(&tree, choice).map_err(bad)?;
@@ -52,7 +57,7 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     let order = directory.is_big_endian();
     let made = image::make(&objects, order, &chooser, choice, incomplete.as_deref());
     let made = made.map_err(bad)?;
-    let has_unreadable = damage::is_known(&chooser, &made.datasets);
+    let has_unreadable = tree.has_lost_blocks || damage::is_known(&chooser, &made.datasets);
     let has_large_tables = chooser.has_large_tables();
     sources.check_unchanged()?;
     diagnostics.extend(made.diagnostics);
@@ -98,17 +103,22 @@ fn tree_of(
     steps: u64,
     bad: &dyn Fn(Fault) -> Error,
 ) -> Result<Tree> {
+    let is_active = directory.is_active();
     let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
     let mut section = Vec::new();
     for number in directory.numbers() {
         if number as u64 >= steps {
             break;
         }
-        let step = directory.outline(files.metadata(), number, &mut section);
-        summary.add(number as u64, &step.map_err(bad)?, &|place| {
-            !files.has(place)
-        });
+        let added = directory.add_to(
+            &mut summary,
+            files.metadata(),
+            number,
+            &mut section,
+            &|place| files.presence(place, is_active),
+        );
         files.check()?;
+        added.map_err(bad)?;
     }
     Ok(summary.finish())
 }
