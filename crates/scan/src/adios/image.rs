@@ -530,7 +530,8 @@ mod tests {
         assert!(open("/g/h/c2100").is_err());
     }
 
-    /// A group with such a name keeps its links in messages, and in a heap if they are many. The groups in it are of the old kind.
+    /// A group with such a name keeps its links in messages, and in a heap if they are many. The groups in it are of the
+    /// old kind.
     #[test]
     fn names_that_are_not_ascii_stand_beside_datasets_that_are_alike() {
         let alike = |path: String| dataset(&path, Type::F64, &[3, 4], false, &[]);
