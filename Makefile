@@ -161,7 +161,7 @@ TESTS := CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --
 test: setup
 	$(TESTS)
 
-# What these run is marked as ignored, or is the whole of what `make test` does a third of.
+# What these run is marked as ignored, or is the whole of what `make test` does a quarter of.
 test-long test-part test-mpich test-deb test-h5py test-suites test-cluster test-cluster-mpich test-distributed test-nfs soak attack: \
 	export H5LOGFS_TEST_ALL = 1
 

@@ -5,6 +5,22 @@
 
 A sample is a row of the dataset. An array of h5logfs is small when it is pickled, and each process that gets one opens the log by its
 path. So it is given to the workers as it is.
+
+With PyTorch, the same is a `Dataset`:
+
+    class Samples(torch.utils.data.Dataset):
+        def __init__(self, path, name):
+            self.array = h5logfs.Log(path, threads=1)[name]     # the workers share the cores
+
+        def __len__(self):
+            return len(self.array)
+
+        def __getitems__(self, rows):                           # one read for a batch
+            return list(torch.from_numpy(self.array[rows]))
+
+    samples = Samples("run42/output.h5", "physics/T")
+    for batch in torch.utils.data.DataLoader(samples, batch_size=32, shuffle=True, num_workers=4):
+        ...
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 //! How much a test run tries, and which random cases.
 //!
-//! `make test` does a third of the random cases, the short form of long tests, and one variant of a test that has
+//! `make test` does a quarter of the random cases, the short form of long tests, and one variant of a test that has
 //! several. With `H5LOGFS_TEST_ALL`, which `make test-all` sets, tests do everything. The first seed and the variants
 //! change each day (UTC). `H5LOGFS_TEST_SEED` sets the seed and the day's variants, `H5LOGFS_TEST_VARIANT` the number
 //! of the variant, and `H5LOGFS_TEST_CASES` the number of cases.
@@ -41,7 +41,7 @@ pub fn either<T>(short: T, whole: T) -> T {
 
 /// The number of cases of a randomised test with `whole` cases in a whole run.
 pub fn cases(whole: usize) -> usize {
-    told("H5LOGFS_TEST_CASES").unwrap_or(either(whole.div_ceil(3), whole))
+    told("H5LOGFS_TEST_CASES").unwrap_or(either(whole.div_ceil(4), whole))
 }
 
 /// The first seed of a randomised test. Prints how to repeat the same cases.

@@ -1,5 +1,6 @@
 //! Logs to which both append: HDF5 programs, through the connector, and programs of the writer.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::common::connector::Connector;
-use crate::common::mpirun::{Job, program};
+use crate::common::hosts::Hdf5;
+use crate::common::mpirun::{Job, Mpi, program};
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
@@ -191,6 +193,8 @@ const CREATE: &[&str] = &[
 /// A log, and a native file with the same content.
 struct Both {
     dir: TempDir,
+    /// Environment of programs that use the connector.
+    used: Vec<(&'static str, OsString)>,
     connector: Python,
     native: Python,
     libver: &'static str,
@@ -201,6 +205,7 @@ impl Both {
     fn new(connector: &Connector, libver: &'static str) -> Option<Self> {
         Some(Both {
             dir: tempfile::tempdir().unwrap(),
+            used: connector.used(),
             connector: connector.python()?,
             native: connector.passing_python()?,
             libver,
@@ -223,6 +228,27 @@ impl Both {
     fn step(&self, step: &str) {
         self.hdf5(&self.connector, step, &self.log());
         self.hdf5(&self.native, step, &self.plain());
+    }
+
+    /// A parallel HDF5 program appends to the log, which then holds its rows. There is no native file to compare with:
+    /// parallel HDF5 cannot extend a dataset whose chunks are allocated as they are written, as serial programs make it.
+    fn append_by_ranks(&self) {
+        let Some(hdf5) = Hdf5::find() else { return };
+        let mut mpirun = Mpi::of_build().run(3, &hdf5.compiled("connector", "appended"));
+        let output = mpirun.arg(self.log()).envs(self.used.clone()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let shown = self.dir.path().join("by-ranks.h5");
+        self.export(&shown);
+        let code = "
+import h5py, sys
+with h5py.File(sys.argv[1]) as now, h5py.File(sys.argv[2]) as before:
+    new = [[1000. * rank + column for column in range(4)] for rank in (1, 2, 3)]
+    assert now['rows'][:].tolist() == before['rows'][:].tolist() + new, now['rows'][:]
+    assert now['by_ranks/rows'][:].tolist() == new, now['by_ranks/rows'][:]
+    assert set(now) == set(before) | {'by_ranks'}
+";
+        self.native.run(code, &[&shown, &self.plain()]);
     }
 
     /// The steps of a program of the writer, and what they are in the native file.
@@ -388,6 +414,7 @@ fn hdf5_programs_append_to_logs_of_the_writer() {
         both.is_same("an HDF5 program");
         both.writer(3, WRITER_AGAIN, &["close"], "as writer again");
         both.is_same("the writer again");
+        both.append_by_ranks();
         both.h5logfs(&["check"]);
     }
 }

@@ -21,7 +21,7 @@ const MARK: &[u8] = b"flush ";
 
 #[test]
 fn opens_of_a_log_that_grows_do_not_fail() {
-    open_while_it_grows(1_000);
+    open_while_it_grows(400);
 }
 
 #[test]

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::Classic;
+use super::bytes::{Head, Header, MAGIC, Order, header_len};
 
-const MAGIC: &[u8] = b"PnetCDF0";
-const HOST: &str = "vm";
 /// Stripes of shared logs (section 5).
 pub const STRIPE: u64 = 8 << 20;
 
@@ -176,64 +175,31 @@ pub struct Generation {
 }
 
 struct Writer {
-    big_endian: bool,
+    order: Order,
 }
 
 impl Writer {
-    fn i32(&self, bytes: &mut Vec<u8>, number: i64) {
-        let number = number as i32;
-        bytes.extend(if self.big_endian {
-            number.to_be_bytes()
-        } else {
-            number.to_le_bytes()
-        });
-    }
-
-    fn i64(&self, bytes: &mut Vec<u8>, number: u64) {
-        bytes.extend(if self.big_endian {
-            number.to_be_bytes()
-        } else {
-            number.to_le_bytes()
-        });
-    }
-
     /// Writes the header (2.1). `count` is `None` where nothing was counted yet.
     fn header(&self, path: &str, ranks: u64, channel: &Channel, count: Option<u64>) -> Vec<u8> {
-        let len = header_len(path) as u64;
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(b"CDF0\0\0\0\0");
-        self.i32(&mut bytes, i64::from(self.big_endian));
-        self.i32(&mut bytes, 0);
-        self.i64(&mut bytes, ranks);
-        self.i64(&mut bytes, channel.rank);
-        self.i64(&mut bytes, 0);
-        self.i64(&mut bytes, 0);
-        self.i64(&mut bytes, count.unwrap_or(len));
-        if channel.redefined && !self.big_endian {
+        let header = Header {
+            path,
+            ranks: ranks as i64,
+            rank: channel.rank as i64,
+            num_entries: 0,
+            entry_begin: count.unwrap_or(header_len(path) as u64) as i64,
+        };
+        let mut bytes = header.bytes(self.order);
+        if channel.redefined && !self.order.big_endian {
             bytes[55] = 2;
         }
-        self.i64(&mut bytes, path.len() as u64);
-        bytes.extend(path.as_bytes());
-        bytes.push(0);
-        self.i32(&mut bytes, HOST.len() as i64);
-        bytes.extend(HOST.as_bytes());
-        bytes.push(0);
-        bytes.resize(len as usize, 0);
         bytes
     }
 
     /// Writes an entry (2.3).
     fn entry(&self, bytes: &mut Vec<u8>, entry: &Entry, data: (usize, usize)) {
-        let start = bytes.len();
-        let rank = entry.pieces[0].len();
-        let kind = match entry.request {
-            Request::Vara => -3,
-            Request::Vars => -4,
-            Request::Varn { .. } => entry.pieces.len() as i64,
-        };
-        let mut rows: Vec<u64> = Vec::new();
+        let mut rows: Vec<i64> = Vec::new();
         let mut row = |of: fn(&Side) -> u64| {
-            rows.extend(entry.pieces.iter().flatten().map(of));
+            rows.extend(entry.pieces.iter().flatten().map(|side| of(side) as i64));
         };
         row(|side| side.0);
         if entry.request != (Request::Varn { counted: false }) {
@@ -244,15 +210,19 @@ impl Writer {
             Request::Vars => row(|side| side.2),
             Request::Varn { .. } => {}
         }
-        self.i64(bytes, 40 + 8 * rows.len() as u64);
-        self.i32(bytes, kind);
-        self.i32(bytes, i64::from(entry.memory.code()));
-        self.i32(bytes, entry.variable as i64);
-        self.i32(bytes, rank as i64);
-        self.i64(bytes, data.0 as u64);
-        self.i64(bytes, data.1 as u64);
-        rows.iter().for_each(|number| self.i64(bytes, *number));
-        assert!(bytes.len() - start >= 40);
+        let head = Head {
+            call: match entry.request {
+                Request::Vara => -3,
+                Request::Vars => -4,
+                Request::Varn { .. } => entry.pieces.len() as i32,
+            },
+            memory: entry.memory.code() as i32,
+            variable: entry.variable as i32,
+            rank: entry.pieces[0].len() as i32,
+            offset: data.0 as i64,
+            len: data.1 as i64,
+        };
+        bytes.extend(super::bytes::entry(self.order, head, &rows));
     }
 
     /// Entries without a header, and the data log.
@@ -261,7 +231,7 @@ impl Writer {
         for entry in entries {
             let start = data.len();
             for value in &entry.values {
-                data.extend(value.bytes(entry.memory, self.big_endian));
+                data.extend(value.bytes(entry.memory, self.order.big_endian));
             }
             self.entry(&mut metadata, entry, (start, data.len() - start));
         }
@@ -281,11 +251,6 @@ impl Writer {
             data: over(stale.data, &new.data),
         }
     }
-}
-
-/// Length of the header (2.1: H).
-pub fn header_len(path: &str) -> usize {
-    (86 + path.len() + HOST.len()).next_multiple_of(16)
 }
 
 /// The content of a longer file that is overwritten without truncation.
@@ -311,7 +276,9 @@ impl Generation {
     /// metadata and data logs, in the order of nodes.
     pub fn write(&self, dir: &Path, name: &str, path: &str) -> Vec<(PathBuf, PathBuf)> {
         let writer = Writer {
-            big_endian: self.big_endian,
+            order: Order {
+                big_endian: self.big_endian,
+            },
         };
         let mut files = Vec::new();
         for node in &self.nodes {
@@ -348,7 +315,8 @@ fn write_striped(file: &File, bytes: &[u8], (channel, channels): (u64, u64)) {
 
 /// Number of a channel's entries within the first `len` bytes of its metadata log.
 pub fn complete(channel: &Channel, path: &str, len: u64) -> usize {
-    let writer = Writer { big_endian: false };
+    let order = Order { big_endian: false };
+    let writer = Writer { order };
     let mut end = header_len(path) as u64;
     let fits = |entry: &&Entry| {
         let mut bytes = Vec::new();

@@ -3,10 +3,12 @@
 //! meaning. It is written from that page alone, and shares no code with the tested crate.
 //!
 //! * this file: the netCDF classic format.
+//! * [`bytes`]: the bytes of a metadata log.
 //! * [`log`]: separate and shared logs.
 //! * [`model`]: the content of a file and its logs, element by element.
 //! * [`random`]: random files and logs.
 
+pub mod bytes;
 pub mod log;
 pub mod model;
 pub mod random;

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::amount::{cases, first_seed};
+use crate::common::burst::bytes::header_len;
 use crate::common::burst::log::{
-    Channel, Entry, Generation, Job, Memory, Request, STRIPE, Value, complete, header_len,
+    Channel, Entry, Generation, Job, Memory, Request, STRIPE, Value, complete,
 };
 use crate::common::burst::model::Model;
 use crate::common::burst::random::job;

@@ -1,4 +1,4 @@
-//! Builds logs byte by byte for tests, and reads the elements of their records.
+//! Builds logs with fields of any value for tests, and reads the elements of their records.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,7 +15,11 @@ use crate::source_file::SourceFile;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::task::Task;
 
-pub const HOST: &str = "vm";
+#[path = "../../../../tests/common/burst/bytes.rs"]
+mod bytes;
+
+pub use bytes::HOST;
+use bytes::{Head, Header, Order};
 
 /// The two files of a log.
 #[derive(Debug, Clone)]
@@ -41,24 +45,18 @@ impl LogBytes {
             num_entries: 0,
             entry_begin: None,
             entries: Vec::new(),
-            data: b"PnetCDF0".to_vec(),
+            data: bytes::MAGIC.to_vec(),
         }
     }
 
-    pub fn int(&self, number: i32) -> [u8; 4] {
-        if self.big_endian {
-            number.to_be_bytes()
-        } else {
-            number.to_le_bytes()
+    fn order(&self) -> Order {
+        Order {
+            big_endian: self.big_endian,
         }
     }
 
     pub fn word(&self, number: i64) -> [u8; 8] {
-        if self.big_endian {
-            number.to_be_bytes()
-        } else {
-            number.to_le_bytes()
-        }
+        self.order().word(number)
     }
 
     /// Adds an entry with these index arrays. Its payload is appended to the data log.
@@ -71,15 +69,15 @@ impl LogBytes {
         words: &[i64],
         payload: &[u8],
     ) {
-        let mut entry = self.word(40 + 8 * words.len() as i64).to_vec();
-        for number in [call, kind, variable, rank] {
-            entry.extend(self.int(number));
-        }
-        entry.extend(self.word(self.data.len() as i64));
-        entry.extend(self.word(payload.len() as i64));
-        for word in words {
-            entry.extend(self.word(*word));
-        }
+        let head = Head {
+            call,
+            memory: kind,
+            variable,
+            rank,
+            offset: self.data.len() as i64,
+            len: payload.len() as i64,
+        };
+        let entry = bytes::entry(self.order(), head, words);
         self.entries.push(entry);
         self.data.extend(payload);
     }
@@ -91,25 +89,20 @@ impl LogBytes {
     }
 
     pub fn header_len(&self) -> usize {
-        (86 + self.path.len() + HOST.len()).next_multiple_of(16)
+        bytes::header_len(&self.path)
     }
 
     pub fn metadata(&self) -> Vec<u8> {
-        let mut bytes = b"PnetCDF0CDF0\0\0\0\0".to_vec();
-        bytes.extend(self.int(self.big_endian.into()));
-        bytes.extend(self.int(0));
-        let begin = self.entry_begin.unwrap_or(self.entries.len() as i64);
-        let len = self.path.len() as i64;
-        for word in [self.ranks, self.rank, 0, self.num_entries, begin, len] {
-            bytes.extend(self.word(word));
-        }
-        bytes.extend(self.path.as_bytes());
-        bytes.push(0);
-        bytes.extend(self.int(HOST.len() as i32));
-        bytes.extend(HOST.as_bytes());
-        bytes.resize(self.header_len(), 0);
-        bytes.extend(self.entries.concat());
-        bytes
+        let header = Header {
+            path: &self.path,
+            ranks: self.ranks,
+            rank: self.rank,
+            num_entries: self.num_entries,
+            entry_begin: self.entry_begin.unwrap_or(self.entries.len() as i64),
+        };
+        let mut metadata = header.bytes(self.order());
+        metadata.extend(self.entries.concat());
+        metadata
     }
 }
 
