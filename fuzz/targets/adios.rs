@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use h5logfs_adios::Bytes;
 use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::model::{Place, Step, Type};
 use h5logfs_adios::operator;
-use h5logfs_adios::tree::Summary;
+use h5logfs_adios::tree::{Summary, Values};
 
 use super::Seeds;
 use super::input::{Input, Output};
@@ -30,9 +31,10 @@ pub fn directory(bytes: &[u8]) {
     };
     let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
     let mut outline = Summary::new(directory.is_big_endian(), directory.is_flattened());
+    let mut values = Values::default();
     let mut section = Vec::new();
     for number in 0..directory.steps().min(MOST_STEPS) {
-        let Ok(step) = directory.step(files, number, &|_| true) else {
+        let Ok(mut step) = directory.step(files, number, &|_| true) else {
             continue;
         };
         check(&step);
@@ -47,6 +49,15 @@ pub fn directory(bytes: &[u8]) {
                 one.expect("a step that was read before").variables,
                 alone.variables
             );
+        }
+        if summary.has_attributes_as_variables(&step) {
+            let read =
+                |place: &Place, buffer: &mut [u8]| metadata.read_exact_at(buffer, place.offset);
+            let added = values.add(&mut step, &is_missing, &read);
+            added.expect("bytes in memory");
+            summary.add(number as u64, &step, &is_missing);
+            outline.add(number as u64, &step, &is_missing);
+            continue;
         }
         summary.add(number as u64, &step, &is_missing);
         let step = directory.outline(files, number, &mut section);

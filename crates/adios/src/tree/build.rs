@@ -26,7 +26,7 @@ pub(super) struct Shown<'a> {
     pub steps: u64,
     /// The variables. Names are unique.
     pub variables: Vec<(Cow<'a, str>, View<'a>)>,
-    pub attributes: BTreeMap<Cow<'a, str>, Arc<Value>>,
+    pub attributes: BTreeMap<Cow<'a, str>, Content>,
     /// Paths of groups that exist even when empty.
     pub groups: BTreeSet<String>,
 }
@@ -77,7 +77,8 @@ impl<'a> Shown<'a> {
         for (name, history) in &summary.attributes {
             if let Some((_, value)) = history.last() {
                 let name = Cow::Borrowed(&**name);
-                shown.attributes.insert(name, value.clone());
+                let value = Content::Value(value.clone());
+                shown.attributes.insert(name, value);
             }
         }
         shown
@@ -131,12 +132,12 @@ pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
     for ((name, view), path) in shown.variables.iter().zip(&placed) {
         builder.variable(name, path, view);
     }
-    for (host, name, value) in hosted {
+    for (host, name, content) in hosted {
         let path = match &host {
             Host::Group(path) => path,
             Host::Variable(number) => &*placed[*number],
         };
-        builder.attribute(path, &name, Content::Value(value.clone()));
+        builder.attribute(path, &name, content.clone());
     }
     builder.finish()
 }
@@ -146,7 +147,7 @@ pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
 fn groups(
     shown: &Shown<'_>,
     paths: &[Cow<'_, str>],
-    hosted: &[(Host, String, &Arc<Value>)],
+    hosted: &[(Host, String, &Content)],
 ) -> BTreeSet<String> {
     let mut groups = BTreeSet::new();
     let mut add_parents = |path: &str| {
@@ -251,7 +252,7 @@ impl Builder {
         &mut self,
         shown: &'s Shown<'_>,
         paths: &[Cow<'_, str>],
-    ) -> Vec<(Host, String, &'s Arc<Value>)> {
+    ) -> Vec<(Host, String, &'s Content)> {
         if shown.attributes.is_empty() {
             return Vec::new();
         }
@@ -263,7 +264,7 @@ impl Builder {
             }
         }
         let mut hosted = Vec::new();
-        for (name, value) in &shown.attributes {
+        for (name, content) in &shown.attributes {
             let path = paths::of_name(name);
             if path.is_empty() {
                 self.problems
@@ -275,12 +276,12 @@ impl Builder {
                 let (parent, last) = paths::split(&path);
                 (Host::Group(parent.to_owned()), last.to_owned())
             });
-            hosted.push((is_moved, host, name, value));
+            hosted.push((is_moved, host, name, content));
         }
         hosted.sort_by_key(|(is_moved, ..)| *is_moved);
         let hosted = hosted.into_iter();
         hosted
-            .map(|(_, host, name, value)| (host, name, value))
+            .map(|(_, host, name, content)| (host, name, content))
             .collect()
     }
 

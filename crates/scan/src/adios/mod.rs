@@ -11,8 +11,9 @@ mod types;
 
 use super::no_flush;
 use files::{DirectoryFiles, Numbers};
+use h5logfs_adios::Place;
 use h5logfs_adios::directory::Directory;
-use h5logfs_adios::tree::{Dataset, Object, Summary, Tree};
+use h5logfs_adios::tree::{Dataset, Object, Summary, Tree, Values};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
@@ -100,14 +101,24 @@ fn tree_of(
 ) -> Result<Tree> {
     let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
     let mut section = Vec::new();
+    let mut values = Values::default();
+    let is_missing = |place: &Place| !files.has(place);
     for number in directory.numbers() {
         if number as u64 >= steps {
             break;
         }
         let step = directory.outline(files.metadata(), number, &mut section);
-        summary.add(number as u64, &step.map_err(bad)?, &|place| {
-            !files.has(place)
-        });
+        let mut step = step.map_err(bad)?;
+        if summary.has_attributes_as_variables(&step) {
+            // An outline does not have the place of each block.
+            step = directory
+                .step(files.metadata(), number, &|_| true)
+                .map_err(bad)?;
+            let read = |place: &Place, buffer: &mut [u8]| files.read(place, buffer);
+            let added = values.add(&mut step, &is_missing, &read);
+            added.map_err(bad)?;
+        }
+        summary.add(number as u64, &step, &is_missing);
         files.check()?;
     }
     Ok(summary.finish())
