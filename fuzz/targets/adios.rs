@@ -157,7 +157,8 @@ pub fn bp5_seeds() -> Seeds {
         "b5_struct" formats!("b5_struct"),
         "b5_v1attr" formats!("b5_v1attr"),
         "b5_mpi_agg2" formats!("b5_mpi_agg2"),
-        "openpmd_b5_var" formats!("openpmd_b5_var")
+        "openpmd_b5_var" formats!("openpmd_b5_var"),
+        "openpmd_b5_v015_variable" formats!("openpmd_b5_v015_variable")
     ))
 }
 
