@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# ADIOS2 for Python: what a put, an attribute, statistics and an append leave in the file differs between BP4 and BP5, or from the call.
+# ADIOS2 for Python: BP4 and BP5 make different things of the same calls, and both ignore some of them.
 #
 # Versions: adios2 2.12.1.1001, formats BP4 and BP5, numpy 2.4.6.
 #
-# * A deferred put of an array whose elements change before the end of the step: BP4 stores the new ones. BP5 stores the old ones of
-#   a small array, which it copies at once, and the new ones of a large array (8 MB here).
+# * A deferred put of an array whose elements change before the end of the step: BP4 stores the new ones. BP5 stores the old ones
+#   of a small array, which it copies at once, and the new ones of a large array (8 MB here).
 # * `write_attribute` for a name that the writer has given before does nothing, and there is no error: the first value stays.
-# * Of an array that was written with StatsLevel=0, `minmax()` gives the least and greatest number of the type: in BP5 the other way
-#   round, INT_MAX and INT_MIN for int32, and 0 and 0 in BP4. `available_variables()` says 0 and 0 in both.
+# * `minmax()` of an array that was written with StatsLevel=0 gives the greatest and the least number of the type in BP5, INT_MAX
+#   and INT_MIN for int32. In BP4 it gives 0 and 0. `available_variables()` says 0 and 0 in both.
 # * The parameter AppendAfterSteps=1 lets BP5 drop all steps but the first one before it appends. BP4 ignores it, and keeps all.
 #
-# Why it matters: who converts a writer from BP4 to BP5 gets other values from the same program; a plot whose range comes from minmax()
-# is empty; a job that starts again from a step leaves the steps after it in BP4.
+# Why it matters: who converts a writer from BP4 to BP5 gets other values from the same program; a plot whose range comes from
+# minmax() is empty; a job that starts again from a step leaves the steps after it in BP4.
 #
 # Needs python3 with venv, and PyPI.
 set -euo pipefail

@@ -6,14 +6,15 @@
 # * Its HDF5 backend chunks a dataset of 1000 × 1000 floats as (512, 256), of double as well, without being asked.
 # * Its ADIOS2 backend writes a table of groups, attributes below `__openPMD_groups`, for series of all encodings, not only where
 #   iterations are variable-based.
-# * A boolean is an enumeration in HDF5, for h5py and openPMD-api. h5py names FALSE first. openPMD-api takes it only with TRUE first:
-#   the other is an error, "Unsupported attribute enumeration".
-# * With variable-based iterations in ADIOS2, an attribute that one iteration alone has is there in all later ones, too. In HDF5 it is not.
-# * Two sessions write the same iteration, group-based. Its HDF5 backend shows what the last one wrote. In ADIOS2, random access shows
-#   the arrays of the first session with the attributes of the last, and linear access all of the first.
+# * A boolean is an enumeration in HDF5, for h5py and openPMD-api. h5py names FALSE first. openPMD-api takes it only with TRUE
+#   first: the other is an error, "Unsupported attribute enumeration".
+# * With variable-based iterations in ADIOS2, an attribute that one iteration alone has is there in all later ones, too. In HDF5
+#   it is not.
+# * Two sessions write the same iteration, group-based. Its HDF5 backend shows what the last one wrote. In ADIOS2, random access
+#   shows the arrays of the first session with the attributes of the last, and linear access all of the first.
 #
-# Why it matters: files that were converted between the two formats, or made with h5py, differ where programs compare them; a restart
-# that writes its first iteration again is read in two ways.
+# Why it matters: files that were converted between the two formats, or made with h5py, differ where programs compare them; a
+# restart that writes its first iteration again is read in two ways.
 #
 # Needs python3 with venv, and PyPI.
 set -euo pipefail
@@ -96,7 +97,8 @@ def rare():
             put(iteration, np.zeros(2))
         series.close()
         series = io.Series(path, io.Access.read_linear)
-        print("iterations with it", path, [step.iteration_index for step in series.read_iterations() if "rare" in step.attributes])
+        steps = [step.iteration_index for step in series.read_iterations() if "rare" in step.attributes]
+        print("iterations with it", path, steps)
         series.close()
 
 
@@ -114,7 +116,8 @@ def twice():
                 values = iteration.meshes["E"]["x"].load_chunk()
                 time = iteration.time
                 iteration.close()
-                print("twice", path, access.name, "session of the array:", int(values[0]), "of the attribute:", int(time))
+                told = f"session of the array: {int(values[0])} of the attribute: {int(time)}"
+                print("twice", path, access.name, told)
             series.close()
 
 

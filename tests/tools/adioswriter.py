@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""adioswriter DIR: writes directories of BP4 and BP5 from docs/formats/adios-bp.md alone, in both byte orders, and BP5 with pointers
-of four bytes as well; no real ones of such processors were seen. DIR/NAME.bp has the expected file DIR/NAME.h5.
+"""adioswriter DIR: writes directories of BP4 and BP5 from docs/formats/adios-bp.md alone, in both byte orders, and BP5 with
+pointers of four bytes as well. What a reader must see of DIR/NAME.bp is DIR/NAME.h5. No real ones of such processors were seen.
 
 Two processes write two steps: a global array in blocks, once as it is and once through operators, a global array whose shape
 changes, local arrays, local and global values, texts, and attributes.
@@ -46,9 +46,11 @@ def puts(step, order):
     found["local"] = ("L", "i2", None, [Block(np.arange(2 + rank) - rank, None, None) for rank in range(WRITERS)])
     found["ranks"] = ("l", "i4", None, [Block(np.array(1000 + rank)) for rank in range(WRITERS)])
     found["note"] = ("g", "text", None, [Block(f"Größe {step}"), None])
-    cast = lambda block, kind: block and Block(np.asarray(block.values, order + kind), block.shape, block.start)
-    return {name: (form, kind, operator, blocks if kind == "text" else [cast(block, kind) for block in blocks])
-            for name, (form, kind, operator, blocks) in found.items()}
+    for _, kind, _, blocks in found.values():
+        for block in filter(None, blocks):
+            if kind != "text":
+                block.values = np.asarray(block.values, order + kind)
+    return found
 
 
 def attributes(order):
@@ -182,8 +184,9 @@ class Bp5:
     def variables(self, rank, found, begin):
         """The record of the variables of a process, whose bytes begin there in data.0."""
         made, location = Record(self.order, self.pointer), 0
-        fields = [("BitFieldCount", "integer", 8, 0), ("BitField", "integer[BitFieldCount]", 8, 8), ("DataBlockSize", "integer", 8, 16)]
-        bits = sum(1 << number for number, (_, _, _, blocks) in enumerate(found.values()) if blocks[rank])
+        fields = [("BitFieldCount", "integer", 8, 0), ("BitField", "integer[BitFieldCount]", 8, 8)]
+        fields.append(("DataBlockSize", "integer", 8, 16))
+        bits = sum(1 << number for number, (*_, blocks) in enumerate(found.values()) if blocks[rank])
         made.number(1)
         made.refer(self.pack("Q", bits))
         made.number(0)
@@ -253,12 +256,13 @@ class Bp5:
             made.number(len(items))
             made.refer(all_items)
         made.align(8)
-        item = lambda name, count, value, each: (name, length, [
-            ("name", "string", size, 0), (count, "integer", 8, 8), ("Values", f"{value}[{count}]", each, 16)])
+        others = []
+        for name, count, value, each in ("PrimAttr", "TotalElementSize", "char", 1), ("StrAttr", "ElementCount", "string", size):
+            values = ("Values", f"{value}[{count}]", each, 16)
+            others.append((name, length, [("name", "string", size, 0), (count, "integer", 8, 8), values]))
         top = ("GenericAttributes", len(made.base), [
             ("PrimAttrCount", "integer", 8, 0), ("PrimAttrs", "PrimAttr[PrimAttrCount]", length, 8),
             ("StrAttrCount", "integer", 8, 16), ("StrAttrs", "StrAttr[StrAttrCount]", length, 24)])
-        others = [item("PrimAttr", "TotalElementSize", "char", 1), item("StrAttr", "ElementCount", "string", size)]
         return self.record(self.format([top, *others]), made)
 
     def step(self, found, attributes):
@@ -330,7 +334,8 @@ class Bp4:
     def step(self, found, attributes):
         groups = b""
         for rank in range(WRITERS):
-            group = self.text("group") + b"n" + self.pack("I", rank) + self.text(str(self.steps + 1)) + self.pack("IQ", self.steps + 1, 64)
+            group = self.text("group") + b"n" + self.pack("I", rank) + self.text(str(self.steps + 1))
+            group += self.pack("IQ", self.steps + 1, 64)
             groups += self.pack("H", len(group)) + group
         variables = []
         for number, (name, (form, kind, operator, blocks)) in enumerate(found.items()):
@@ -339,8 +344,9 @@ class Bp4:
             variables.append(self.entry(number, head, *sets))
         others = [self.attribute(number, *item) for number, item in enumerate(attributes.items())]
         offsets = [len(self.metadata)]
-        for count, whole in ("Q", (WRITERS, groups)), ("I", (len(variables), b"".join(variables))), ("I", (len(others), b"".join(others))):
-            self.metadata += self.pack(count + "Q", whole[0], len(whole[1])) + whole[1]
+        lists = ("Q", [WRITERS, groups]), ("I", [len(variables), b"".join(variables)]), ("I", [len(others), b"".join(others)])
+        for form, (count, whole) in lists:
+            self.metadata += self.pack(form + "Q", count, len(whole)) + whole
             offsets.append(len(self.metadata))
         self.steps += 1
         self.index += self.pack("8Q", self.steps, 0, *offsets, 0, 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""openpmdtrees make DIR: openpmd-api, of any release from 0.15.2 on, writes each series twice: DIR/NAME.h5 with its HDF5 backend,
-DIR/NAME.ENCODING.ENGINE with its ADIOS2 backend.
+"""openpmdtrees make DIR: openpmd-api, of any release from 0.15.2 on, writes each series twice: DIR/NAME.h5 with its HDF5
+backend, DIR/NAME.ENCODING.ENGINE with its ADIOS2 backend.
 openpmdtrees same DIR SHOWN: is the tree of SHOWN/NAME.ENCODING.ENGINE.h5 that of DIR/NAME.h5? The rules are those of adiossame.py.
 
 Prints a line for each difference, and how much was compared; exit status 1 where something differs, or nothing was compared.
