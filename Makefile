@@ -177,6 +177,7 @@ test-all:
 test-long: setup-all
 	scripts/setup.sh tables
 	scripts/setup.sh vtk
+	scripts/setup.sh openpmd
 	$(TESTS)
 
 # What takes some minutes of what `make test` leaves out: slices of test-long, but for the tests of other projects and hundreds of
@@ -477,4 +478,4 @@ setup:
 
 clean:
 	$(CARGO) clean
-	rm -rf .venv .venv-build .venv-dist .venv-tables .venv-vtk .venv-notebook .venv-types
+	rm -rf .venv .venv-build .venv-dist .venv-tables .venv-vtk .venv-notebook .venv-openpmd-0.15 .venv-openpmd-0.16 .venv-types

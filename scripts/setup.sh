@@ -4,11 +4,11 @@
 # build: a build. build-system-hdf5: one with the libhdf5 of the system. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
 # benchmarks of writing, which compile HDF5. demo: the part of the demo that reads. demo-mpi: the one that writes. deb: the Debian packages. dist: the archive for other machines.
 # test-dist: its tests. test: make test. all: make test-all, but
-# for what these install: tables: the tests of PyTables. vtk: that of ParaView's readers. notebook: that of the notebook. types: those of the Python package's types. distributed: those of a distributed file
+# for what these install: tables: the tests of PyTables. vtk: that of ParaView's readers. openpmd: that of earlier releases of openpmd-api. notebook: that of the notebook. types: those of the Python package's types. distributed: those of a distributed file
 # system. nfs: those of NFS.
 #
 # It installs Debian packages, current Python readers in .venv (python, bench, demo, test, all), PyTables in .venv-tables
-# (tables), VTK in .venv-vtk (vtk), Jupyter's kernel and matplotlib in .venv-notebook (notebook), mypy in .venv-types (types),
+# (tables), VTK in .venv-vtk (vtk), openpmd-api in .venv-openpmd-0.15 and .venv-openpmd-0.16 (openpmd), Jupyter's kernel and matplotlib in .venv-notebook (notebook), mypy in .venv-types (types),
 # cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,7 +53,7 @@ test-dist) packages+=("${hdf5[@]}" "${mpi[@]}" "${packing[@]}" rpm "${systems[@]
 python) packages+=("${hdf5[@]}" "${python[@]}") ;;
 bench) packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${readers[@]}") ;;
 bench-mpi) packages+=("${hdf5[@]}" "${mpi[@]}" "${compiling[@]}") ;;
-tables | vtk | notebook | types) packages=(python3 python3-venv) ;;
+tables | vtk | openpmd | notebook | types) packages=(python3 python3-venv) ;;
 nfs) packages=("${nfs[@]}") ;;
 # No server is started: the tests start their own.
 distributed) packages=(glusterfs-server glusterfs-client) ;;
@@ -218,6 +218,15 @@ case $purpose in
 python) install_readers ;;
 tables) install_python .venv-tables tests/tables.txt tables ;;
 vtk) install_python .venv-vtk tests/vtk.txt 'vtk, h5py' ;;
+openpmd)
+    # PyPI has openpmd-api 0.15 for Python up to 3.11 alone.
+    if /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info > (3, 12))'; then
+        install_python .venv-openpmd-0.15 tests/openpmd-0.15.txt openpmd_api
+    else
+        echo "setup: there is no openpmd-api 0.15 for this Python: its test will be skipped" >&2
+    fi
+    install_python .venv-openpmd-0.16 tests/openpmd-0.16.txt openpmd_api
+    ;;
 notebook) install_python .venv-notebook tests/notebook.txt 'nbclient, ipykernel, matplotlib' ;;
 types) install_python .venv-types tests/types.txt mypy ;;
 bench | demo | test | all)

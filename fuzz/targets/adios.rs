@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use h5logfs_adios::Bytes;
 use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::model::{Place, Step, Type};
 use h5logfs_adios::operator;
-use h5logfs_adios::tree::{Presence, Summary};
+use h5logfs_adios::tree::{Presence, Summary, Values};
 
 use super::Seeds;
 use super::input::{Input, Output};
@@ -30,9 +31,10 @@ pub fn directory(bytes: &[u8]) {
     };
     let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
     let mut outline = Summary::new(directory.is_big_endian(), directory.is_flattened());
+    let mut values = Values::default();
     let mut section = Vec::new();
     for number in 0..directory.steps().min(MOST_STEPS) {
-        let Ok(step) = directory.step(files, number, &|_| true) else {
+        let Ok(mut step) = directory.step(files, number, &|_| true) else {
             continue;
         };
         check(&step);
@@ -48,9 +50,18 @@ pub fn directory(bytes: &[u8]) {
                 alone.variables
             );
         }
+        let mut seen = directory
+            .outline_for(&outline, files, number, &mut section, &presence)
+            .expect("a step that was read before");
+        if summary.has_attributes_as_variables(&step) {
+            let read =
+                |place: &Place, buffer: &mut [u8]| metadata.read_exact_at(buffer, place.offset);
+            let added = values.add(&mut step, &presence, &read);
+            added.expect("bytes in memory");
+            seen = step.clone();
+        }
         summary.add(number as u64, &step, &presence);
-        let added = directory.add_to(&mut outline, files, number, &mut section, &presence);
-        added.expect("a step that was read before");
+        outline.add(number as u64, &seen, &presence);
     }
     let objects = summary.finish().objects;
     assert_eq!(outline.finish().objects, objects);
@@ -149,7 +160,8 @@ pub fn bp5_seeds() -> Seeds {
         "b5_struct" formats!("b5_struct"),
         "b5_v1attr" formats!("b5_v1attr"),
         "b5_mpi_agg2" formats!("b5_mpi_agg2"),
-        "openpmd_b5_var" formats!("openpmd_b5_var")
+        "openpmd_b5_var" formats!("openpmd_b5_var"),
+        "openpmd_b5_v015_variable" formats!("openpmd_b5_v015_variable")
     ))
 }
 

@@ -120,6 +120,7 @@ impl Cases {
         if let Some(python) = Python::new() {
             cases.add_classic(&python);
             cases.add_images(&python);
+            cases.add_other_processors(&python);
         }
         cases
     }
@@ -275,6 +276,21 @@ impl Cases {
             let path = format!("classic/{seed}.log.h5");
             let about = ["Log VOL, classic", "random logs"];
             self.add(about, path, String::new(), judge);
+        }
+    }
+
+    /// Directories of ADIOS2 as processors of both byte orders write them, and with pointers of four bytes, made from the
+    /// format page alone.
+    fn add_other_processors(&mut self, python: &Python) {
+        let dir = self.dir.path().join("processors");
+        fs::create_dir(&dir).unwrap();
+        let made = python.tool("adioswriter.py").arg(&dir).output().unwrap();
+        assert!(made.status.success(), "{}", said(&made));
+        for name in names_with(&dir, ".h5") {
+            let expected = dir.join(format!("{name}.h5"));
+            let judge = json!({ "judge": "adios", "expected": expected, "scalars": false });
+            let path = format!("processors/{name}.bp");
+            self.add(["ADIOS2", "other processors"], path, String::new(), judge);
         }
     }
 

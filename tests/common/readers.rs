@@ -39,6 +39,17 @@ impl Python {
         Self::apart("VTK", ".venv-vtk", "scripts/setup.sh vtk")
     }
 
+    /// The Pythons with earlier releases of openpmd-api, from `make test-long`.
+    pub fn earlier_openpmd() -> Vec<Self> {
+        let releases = [
+            ("openpmd-api 0.15", ".venv-openpmd-0.15"),
+            ("openpmd-api 0.16", ".venv-openpmd-0.16"),
+        ];
+        let found = releases
+            .map(|(name, environment)| Self::apart(name, environment, "scripts/setup.sh openpmd"));
+        found.into_iter().flatten().collect()
+    }
+
     /// A Python with packages that few tests need.
     fn apart(name: &'static str, environment: &str, set_up: &str) -> Option<Self> {
         let program = project().join(environment).join("bin/python");

@@ -40,11 +40,18 @@ def shown(dtype, shape, values):
     return dtype.str, shape, values.tobytes()
 
 
+def names(datatype):
+    """Names of an enumeration. openPMD-api takes one for a boolean only with its own order."""
+    return [datatype.get_member_name(number).decode() for number in range(datatype.get_nmembers())]
+
+
 def attributes(path, item, found):
     for name in item.attrs:
         if name not in OTHERS:
             about = item.attrs.get_id(name)
             found[f"{path}@{name}"] = shown(about.dtype, about.shape, item.attrs[name])
+            if about.get_type().get_class() == h5py.h5t.ENUM:
+                found[f"{path}@{name} names"] = names(about.get_type())
 
 
 def load(path):

@@ -121,22 +121,21 @@ impl Directory {
         damaged(read.and_then(|()| self.read(files, number, section, Asked::Outline)))
     }
 
-    /// Adds the outline of a step to a summary, or all of the step if bytes of its blocks are not there: an outline does not
-    /// tell which blocks they are. `section`: as for [`Directory::outline`].
-    pub fn add_to(
+    /// The outline of a step, or all of it where `summary` needs each block: an outline does not tell which blocks have bytes that
+    /// are not there, nor where the values of attributes are. `section`: as for [`Directory::outline`].
+    pub fn outline_for(
         &self,
-        summary: &mut Summary,
+        summary: &Summary,
         files: Files<'_>,
         number: usize,
         section: &mut Vec<u8>,
         presence: &dyn Fn(&Place) -> Presence,
-    ) -> Result<()> {
-        let mut step = self.outline(files, number, section)?;
-        if !is_complete(&step, presence) {
-            step = self.step(files, number, &|_| true)?;
+    ) -> Result<Step> {
+        let step = self.outline(files, number, section)?;
+        if is_complete(&step, presence) && !summary.has_attributes_as_variables(&step) {
+            return Ok(step);
         }
-        summary.add(number as u64, &step, presence);
-        Ok(())
+        self.step(files, number, &|_| true)
     }
 
     /// The stored metadata of one step, from which [`Directory::variable`] reads. Fails where it cannot be read.

@@ -800,8 +800,8 @@ proptest! {
                 };
                 let files = written.files();
                 if is_outline {
-                    let added = read.add_to(&mut summary, files, number, &mut section, &presence);
-                    added.unwrap();
+                    let step = read.outline_for(&summary, files, number, &mut section, &presence);
+                    summary.add(number as u64, &step.unwrap(), &presence);
                 } else {
                     let step = read.step(files, number, &|_| true);
                     summary.add(number as u64, &step.unwrap(), &presence);

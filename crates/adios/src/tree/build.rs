@@ -26,7 +26,7 @@ pub(super) struct Shown<'a> {
     pub steps: u64,
     /// The variables. Names are unique.
     pub variables: Vec<(Cow<'a, str>, View<'a>)>,
-    pub attributes: BTreeMap<Cow<'a, str>, Arc<Value>>,
+    pub attributes: BTreeMap<Cow<'a, str>, Content>,
     /// Paths of groups that exist even when empty.
     pub groups: BTreeSet<String>,
 }
@@ -77,7 +77,8 @@ impl<'a> Shown<'a> {
         for (name, history) in &summary.attributes {
             if let Some((_, value)) = history.last() {
                 let name = Cow::Borrowed(&**name);
-                shown.attributes.insert(name, value.clone());
+                let value = Content::Value(value.clone());
+                shown.attributes.insert(name, value);
             }
         }
         shown
@@ -143,12 +144,12 @@ pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
     for ((name, view), path) in shown.variables.iter().zip(&placed) {
         builder.variable(name, path, view);
     }
-    for (host, name, value) in hosted {
+    for (host, name, content) in hosted {
         let path = match &host {
             Host::Group(path) => path,
             Host::Variable(number) => &*placed[*number],
         };
-        builder.attribute(path, &name, Content::Value(value.clone()));
+        builder.attribute(path, &name, content.clone());
     }
     builder.finish()
 }
@@ -158,7 +159,7 @@ pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
 fn groups(
     shown: &Shown<'_>,
     paths: &[Cow<'_, str>],
-    hosted: &[(Host, String, &Arc<Value>)],
+    hosted: &[(Host, String, &Content)],
 ) -> BTreeSet<String> {
     let mut groups = BTreeSet::new();
     let mut add_parents = |path: &str| {
@@ -508,7 +509,7 @@ impl Object {
 }
 
 /// Finds the owner of each attribute, and the attribute's name there. Names that need no change come first.
-fn hosted<'s>(shown: &'s Shown<'_>, paths: &[Cow<'_, str>]) -> Vec<(Host, String, &'s Arc<Value>)> {
+fn hosted<'s>(shown: &'s Shown<'_>, paths: &[Cow<'_, str>]) -> Vec<(Host, String, &'s Content)> {
     if shown.attributes.is_empty() {
         return Vec::new();
     }
@@ -520,19 +521,19 @@ fn hosted<'s>(shown: &'s Shown<'_>, paths: &[Cow<'_, str>]) -> Vec<(Host, String
         }
     }
     let mut hosted = Vec::new();
-    for (name, value) in &shown.attributes {
+    for (name, content) in &shown.attributes {
         let path = paths::of_any_name(name);
         let is_moved = path != name.strip_prefix('/').unwrap_or(name);
         let (host, name) = host(shown, &by_path, name).unwrap_or_else(|| {
             let (parent, last) = paths::split(&path);
             (Host::Group(parent.to_owned()), last.to_owned())
         });
-        hosted.push((is_moved, host, name, value));
+        hosted.push((is_moved, host, name, content));
     }
     hosted.sort_by_key(|(is_moved, ..)| *is_moved);
     let hosted = hosted.into_iter();
     hosted
-        .map(|(_, host, name, value)| (host, name, value))
+        .map(|(_, host, name, content)| (host, name, content))
         .collect()
 }
 

@@ -5,7 +5,7 @@
 //!
 //! * `summary` collects facts; `steps` stores numbers of steps in runs.
 //! * `paths` turns names into paths; `build` makes the objects.
-//! * `openpmd` finds the iteration of each step of an openPMD file.
+//! * `openpmd` finds the iteration of each step of an openPMD file. [`Values`] reads attributes that are variables.
 //!
 //! Cases that the section leaves open:
 //!
@@ -30,6 +30,7 @@ mod tests;
 use std::sync::Arc;
 
 use build::Shown;
+pub use openpmd::{Read, Values};
 pub use steps::Steps;
 use summary::LostBlocks;
 pub use summary::{Summary, is_complete};
@@ -103,6 +104,8 @@ pub enum Content {
     Value(Arc<Value>),
     /// Numbers of steps as an array of `int64`.
     Steps(Arc<Steps>),
+    /// A boolean of openPMD, an enumeration of `FALSE` and `TRUE`.
+    Boolean(bool),
 }
 
 impl Summary {

@@ -1,13 +1,23 @@
-//! openPMD files (section 8, rule 12). Names tell the iteration of a step, as in openPMD's own HDF5 files.
+//! openPMD files (section 8, rule 12, and 8.1). Names tell the iteration of a step, as in openPMD's own HDF5 files.
+//!
+//! * `booleans` finds the attributes that are booleans.
+//! * `older` reads the series whose attributes are variables.
+
+mod booleans;
+mod older;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+pub use older::{Read, Values};
+
+use super::Content;
 use super::build::{Shown, View, Which};
 use super::paths::{self, below};
 use super::summary::{History, Problems, SeenVariable, Summary};
 use crate::model::{Type, Value};
+use booleans::Booleans;
 
 /// Attributes below this name stand for groups that may be empty. Their values are the steps of the group.
 const GROUPS: &str = "__openPMD_groups";
@@ -27,15 +37,28 @@ pub(super) fn shown<'a>(summary: &'a Summary, problems: &mut Problems) -> Option
     root_attribute(summary, "openPMD")?;
     let encoding = root_attribute(summary, "iterationEncoding");
     let is_variable_based = matches!(encoding, Some(Value::Text(text)) if text == "variableBased");
-    if is_variable_based {
-        return Some(Series::of(summary).shown(problems));
-    }
-    Some(group_based(summary))
+    let mut shown = if is_variable_based {
+        Series::of(summary).shown(problems)
+    } else {
+        group_based(summary)
+    };
+    // Also in a series without an iteration.
+    shown.groups.insert(DATA.to_owned());
+    Some(shown)
 }
 
 /// The view of a file whose names equal those of HDF5. There is no step dimension.
 fn group_based(summary: &Summary) -> Shown<'_> {
     let mut shown = Shown::of(summary);
+    if older::is_older(summary) {
+        let variables = std::mem::take(&mut shown.variables).into_iter();
+        let objects = variables.filter_map(|(_, view)| {
+            let object = older::object_of(view.variable)?;
+            Some((Cow::Borrowed(object), view))
+        });
+        let objects: BTreeMap<_, _> = objects.collect();
+        shown.variables = objects.into_iter().collect();
+    }
     for (_, view) in &mut shown.variables {
         if let (Which::All, Some(last)) = (&view.which, view.seen.last_step()) {
             view.which = Which::Step(last);
@@ -49,6 +72,12 @@ fn group_based(summary: &Summary) -> Shown<'_> {
     shown
         .attributes
         .retain(|name, _| !is_dropped(&paths::of_name(name)));
+    let booleans = Booleans::of(summary);
+    for (name, content) in &mut shown.attributes {
+        if let Content::Value(value) = &*content {
+            *content = booleans.content(&paths::of_name(name), value);
+        }
+    }
     shown
 }
 
@@ -60,6 +89,8 @@ struct Series<'a> {
     variables: BTreeMap<String, (&'a Arc<str>, &'a SeenVariable)>,
     /// Steps of the groups below `data`, by their path from there.
     groups: BTreeMap<String, Vec<u64>>,
+    /// Attributes are variables.
+    is_older: bool,
 }
 
 impl<'a> Series<'a> {
@@ -69,9 +100,13 @@ impl<'a> Series<'a> {
             snapshots: None,
             variables: BTreeMap::new(),
             groups: BTreeMap::new(),
+            is_older: older::is_older(summary),
         };
         for (name, seen) in &summary.variables {
-            if let Some(rest) = below(&paths::of_name(name), DATA) {
+            let Some(object) = series.object_of(name) else {
+                continue;
+            };
+            if let Some(rest) = below(&paths::of_name(object), DATA) {
                 series.variables.insert(rest.to_owned(), (name, seen));
             }
         }
@@ -101,8 +136,13 @@ impl<'a> Series<'a> {
         }
         shown.variables = variables.into_iter().collect();
         for (rest, steps) in &self.groups {
-            let paths = steps.iter().map(|step| self.path(*step, rest));
-            shown.groups.extend(paths);
+            // A step without an iteration has the group of all iterations alone.
+            let steps = steps
+                .iter()
+                .filter(|step| !rest.is_empty() || self.snapshot(**step).is_some());
+            shown
+                .groups
+                .extend(steps.map(|step| self.path(*step, rest)));
         }
         self.attributes(&mut shown, problems);
         for (name, text) in [
@@ -110,7 +150,7 @@ impl<'a> Series<'a> {
             ("basePath", "/data/%T/"),
             ("iterationFormat", "/data/%T/"),
         ] {
-            let value = Arc::new(Value::Text(text.to_owned()));
+            let value = Content::Value(Arc::new(Value::Text(text.to_owned())));
             shown.attributes.remove(name);
             shown.attributes.insert(format!("/{name}").into(), value);
         }
@@ -128,20 +168,37 @@ impl<'a> Series<'a> {
             seen,
             which: Which::Step(step),
         };
-        let path = paths::of_name(variable);
+        let Some(object) = self.object_of(variable) else {
+            return;
+        };
+        let path = paths::of_name(object);
         if let Some(rest) = below(&path, DATA) {
             for step in seen.steps() {
                 let name = self.path(step, rest);
                 shown.insert(name.into(), view(step));
             }
         } else if let Some(last) = seen.last_step() {
-            let name = Cow::Borrowed(&**variable);
-            shown.insert(name, view(last));
+            shown.insert(Cow::Borrowed(object), view(last));
+        }
+    }
+
+    /// The name of the object that shows a variable; `None` for a variable that is an attribute.
+    fn object_of<'n>(&self, variable: &'n str) -> Option<&'n str> {
+        if self.is_older {
+            older::object_of(variable)
+        } else {
+            Some(variable)
         }
     }
 
     fn attributes(&self, shown: &mut Shown<'a>, problems: &mut Problems) {
         let mut left = MOST_COPIED;
+        let stored = if self.is_older {
+            older::attributes(self.summary)
+        } else {
+            HashMap::new()
+        };
+        let booleans = Booleans::of(self.summary);
         // Attributes of one object are adjacent.
         let mut parent = None;
         let mut steps = Vec::new();
@@ -160,12 +217,18 @@ impl<'a> Series<'a> {
             let Some(rest) = rest else {
                 if let Some((_, value)) = history.last() {
                     let name = Cow::Borrowed(&**name);
-                    shown.attributes.insert(name, value.clone());
+                    let content = booleans.content(&path, value);
+                    shown.attributes.insert(name, content);
                 }
                 continue;
             };
             let (of, _) = paths::split(rest);
-            if parent.as_deref() != Some(of) && left > 0 {
+            if left > 0
+                && let Some(seen) = stored.get(&**name)
+            {
+                steps = seen.steps().collect();
+                parent = None;
+            } else if parent.as_deref() != Some(of) && left > 0 {
                 steps = self.steps_with(of);
                 parent = Some(of.to_owned());
             }
@@ -180,7 +243,8 @@ impl<'a> Series<'a> {
             for step in &steps {
                 if let Some(value) = as_of(history, *step) {
                     let name = self.path(*step, rest);
-                    shown.attributes.insert(name.into(), value.clone());
+                    let content = booleans.content(&path, value);
+                    shown.attributes.insert(name.into(), content);
                 }
             }
         }
@@ -210,11 +274,15 @@ impl<'a> Series<'a> {
         (0..self.summary.steps).collect()
     }
 
+    /// The iteration of a step; `None` if the file does not tell one.
+    fn snapshot(&self, step: u64) -> Option<u64> {
+        let value = as_of(self.snapshots?, step)?;
+        self.summary.number(value)
+    }
+
     /// The path, in one step, of an object below `data`.
     fn path(&self, step: u64, rest: &str) -> String {
-        let snapshot = self.snapshots.and_then(|history| as_of(history, step));
-        let number = snapshot.and_then(|value| self.summary.number(value));
-        let iteration = format!("{DATA}/{}", number.unwrap_or(step));
+        let iteration = format!("{DATA}/{}", self.snapshot(step).unwrap_or(step));
         match rest {
             "" => iteration,
             rest => paths::join(&iteration, rest),
@@ -281,7 +349,7 @@ fn root_attribute<'a>(summary: &'a Summary, name: &str) -> Option<&'a Value> {
 
 fn is_dropped(path: &str) -> bool {
     path == SNAPSHOT
-        || [GROUPS, INTERNAL]
+        || [GROUPS, INTERNAL, booleans::MARKS]
             .iter()
             .any(|first| below(path, first).is_some())
 }

@@ -173,6 +173,7 @@ pub fn lines(tree: &Tree) -> Vec<String> {
 fn shown(content: &Content) -> String {
     match content {
         Content::Steps(steps) => format!("{:?}", steps.iter().collect::<Vec<_>>()),
+        Content::Boolean(value) => value.to_string(),
         Content::Value(value) => match &**value {
             Value::Text(text) => text.clone(),
             Value::Texts(texts) => format!("{texts:?}"),

@@ -1,5 +1,7 @@
 use super::testing::*;
-use crate::model::{Attribute, Kind, Type, Variable};
+use super::{Presence, Summary, Tree, Values};
+use crate::Bytes;
+use crate::model::{Attribute, Kind, Place, Step, Type, Value, Variable};
 
 #[test]
 fn slashes_make_groups_and_a_variable_that_is_a_group_becomes_its_value() {
@@ -462,4 +464,165 @@ fn openpmd_of_variables_has_a_group_for_each_iteration() {
     let last = tree.objects.last().unwrap().dataset.as_ref().unwrap();
     assert_eq!(&*last.source.variable, "/data/E/x");
     assert_eq!(last.source.steps.iter().collect::<Vec<_>>(), [1]);
+}
+
+/// An attribute of one `uint8`, as openPMD stores a boolean.
+fn byte(name: &str, value: u8) -> Attribute {
+    let value = Value::Numbers {
+        ty: Type::U8,
+        is_single: true,
+        bytes: vec![value],
+    };
+    let name = name.to_owned();
+    Attribute { name, value }
+}
+
+#[test]
+fn booleans_of_openpmd_are_those_that_are_marked() {
+    let own = [
+        byte("/flag", 1),
+        byte("/off", 0),
+        byte("/small", 1),
+        byte("/data/0/done", 2),
+        number("/large", 1),
+        text("/text", "1"),
+    ];
+    let marked = ["flag", "off", "data/0/done", "large", "text"];
+    let marks = marked.map(|path| byte(&format!("__is_boolean__/{path}"), 1));
+    let older = byte("__openPMD_internal/is_boolean/small", 1);
+    let all = |more: Vec<Attribute>| own.iter().chain(&marks).cloned().chain(more).collect();
+    let steps = [with_attributes(vec![], all(openpmd("groupBased")))];
+    let expected = [
+        "/@basePath=/data",
+        "/@flag=true",
+        "/@iterationEncoding=groupBased",
+        "/@large=1",
+        "/@off=false",
+        "/@openPMD=1.1.0",
+        "/@small=1",
+        "/@text=1",
+        "/data",
+        "/data/0",
+        "/data/0@done=true",
+    ];
+    assert_eq!(lines(&tree_of(&steps)), expected);
+    let with_older = all([openpmd("groupBased"), vec![older]].concat());
+    let tree = tree_of(&[with_attributes(vec![], with_older)]);
+    assert!(lines(&tree).contains(&"/@small=true".to_owned()));
+    // Another file may have such a group.
+    let tree = tree_of(&[with_attributes(vec![], all(vec![]))]);
+    let others = lines(&tree);
+    for line in ["/@flag=1", "/__is_boolean__@flag=1"] {
+        assert!(others.contains(&line.to_owned()), "{others:?}");
+    }
+}
+
+#[test]
+fn a_series_without_an_iteration_has_an_empty_group_of_iterations() {
+    for (encoding, group) in [("groupBased", None), ("variableBased", Some(0))] {
+        let mut attributes = openpmd(encoding);
+        attributes.extend(group.map(|step| number("__openPMD_groups/data", step)));
+        let tree = tree_of(&[with_attributes(vec![], attributes)]);
+        let groups = tree.objects.iter().map(|object| &*object.path);
+        assert_eq!(groups.collect::<Vec<_>>(), ["/", "/data"], "{encoding}");
+    }
+}
+
+/// Steps whose attributes are variables. `bytes` are those of `data.0`.
+fn older(steps: &[Step], bytes: &[u8]) -> Tree {
+    let mut summary = Summary::new(false, false);
+    let mut values = Values::default();
+    let presence = |place: &Place| match place.end() {
+        Some(end) if end <= bytes.len() as u64 => Presence::There,
+        _ => Presence::Lost(Some(bytes.len() as u64)),
+    };
+    for (number, step) in (0..).zip(steps) {
+        let mut step = step.clone();
+        assert!(summary.has_attributes_as_variables(&step));
+        let read = |place: &Place, buffer: &mut [u8]| bytes.read_exact_at(buffer, place.offset);
+        values.add(&mut step, &presence, &read).unwrap();
+        summary.add(number, &step, &presence);
+    }
+    summary.finish()
+}
+
+/// A variable whose bytes are at this place.
+fn stored(name: &str, ty: Type, shape: &[u64], offset: u64) -> Variable {
+    let kind = if shape.is_empty() {
+        Kind::GlobalValue
+    } else {
+        Kind::GlobalArray
+    };
+    let mut variable = variable(name, kind, ty, shape);
+    variable.blocks[0].place.offset = offset;
+    variable.blocks[0].place.len = variable.ty.size() * shape.iter().product::<u64>();
+    variable
+}
+
+#[test]
+fn attributes_of_older_openpmd_are_variables() {
+    let schema = || number("__openPMD_internal/openPMD2_adios2_schema", 20_210_209);
+    let mark = |path: &str| byte(&format!("__openPMD_internal/is_boolean/{path}"), 1);
+    let first = vec![
+        texts("/openPMD", Kind::GlobalValue, &["1.1.0"]),
+        texts("/iterationEncoding", Kind::GlobalValue, &["variableBased"]),
+        stored("/flag", Type::U8, &[], 16),
+        stored("/data/snapshot", Type::U64, &[1], 0),
+        stored("/data/once", Type::I16, &[], 8),
+        stored("/data/E/axes", Type::Char, &[2, 3], 10),
+        stored("/data/E/x/unit", Type::I16, &[2], 8),
+        stored("/data/E/x/__data__", Type::I16, &[4], 0),
+        stored("/data/E/lost", Type::U8, &[1000], 0),
+        stored("/data/E/large", Type::U8, &[1 << 21], 0),
+        local("/data/E/local", &[2]),
+    ];
+    let mut first = with_attributes(first, vec![schema(), mark("flag"), mark("data/done")]);
+    let huge = &mut first.variables[9].blocks[0];
+    (huge.place.len, huge.has_operator) = (8, true);
+    let mut packed = stored("/data/E/packed", Type::U8, &[4], 0);
+    packed.blocks[0].has_operator = true;
+    let second = step(vec![
+        stored("/data/snapshot", Type::U64, &[1], 17),
+        stored("/data/done", Type::U8, &[], 16),
+        stored("/data/E/x/__data__", Type::I16, &[3], 0),
+        packed,
+    ]);
+    let bytes = b"\x64\0\0\0\0\0\0\0\x07\0a\0\0bcd\x01\x0a\0\0\0\0\0\0\0";
+    let tree = older(&[first, second], bytes);
+    let expected = [
+        "/@basePath=/data/%T/",
+        "/@flag=true",
+        "/@iterationEncoding=groupBased",
+        "/@iterationFormat=/data/%T/",
+        "/@openPMD=1.1.0",
+        "/data",
+        "/data/10",
+        "/data/10@done=true",
+        "/data/10/E",
+        "/data/10/E/x I16[3]",
+        "/data/100",
+        "/data/100@once=7",
+        "/data/100/E",
+        "/data/100/E@axes=[\"a\", \"bcd\"]",
+        "/data/100/E/x I16[4]",
+        "/data/100/E/x@unit=7",
+    ];
+    assert_eq!(lines(&tree), expected);
+    let told = tree.problems.join("\n");
+    for of in [
+        "E/lost",
+        "E/large",
+        "E/local",
+        "step 1: attribute /data/E/packed",
+    ] {
+        assert!(told.contains(of), "{told}");
+    }
+    assert_eq!(tree.problems.len(), 4, "{told}");
+    let x = tree
+        .objects
+        .iter()
+        .rfind(|object| object.path == "/data/10/E/x");
+    let source = &x.unwrap().dataset.as_ref().unwrap().source;
+    assert_eq!(&*source.variable, "/data/E/x/__data__");
+    assert_eq!(source.steps.iter().collect::<Vec<_>>(), [1]);
 }

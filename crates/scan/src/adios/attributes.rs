@@ -34,6 +34,7 @@ const STEP: &str = "step";
 pub(super) struct Attributes {
     spaces: AttributeSpaces,
     steps: Id,
+    booleans: Id,
     has_fixed_texts: bool,
 }
 
@@ -43,6 +44,7 @@ impl Attributes {
         Ok(Attributes {
             spaces: AttributeSpaces::new()?,
             steps: h5::integer_type(8, true, false)?,
+            booleans: boolean_type()?,
             has_fixed_texts: root.attributes.iter().any(|(name, _)| name == OPENPMD),
         })
     }
@@ -57,6 +59,7 @@ impl Attributes {
     ) -> Result<()> {
         let value = match content {
             Content::Steps(steps) => return self.steps(object, name, steps),
+            Content::Boolean(value) => return self.boolean(object, name, *value),
             Content::Value(value) => &**value,
         };
         match value {
@@ -108,6 +111,11 @@ impl Attributes {
         h5::write_plain_attribute(object, name_of(name), &datatype, space, &bytes)
     }
 
+    fn boolean(&self, object: &Id, name: &str, value: bool) -> Result<()> {
+        let (name, space) = (name_of(name), &self.spaces.scalar);
+        h5::write_plain_attribute(object, name, &self.booleans, space, &[value.into()])
+    }
+
     /// Labels the first dimension of a dataset of rank `rank`.
     pub fn label_steps(&mut self, object: &Id, rank: usize) -> Result<()> {
         let mut labels = vec![CString::default(); rank];
@@ -125,6 +133,14 @@ impl Attributes {
     }
 }
 
+/// The type of booleans in HDF5 files of openPMD. Its reader takes an enumeration for booleans only with the members in
+/// this order.
+fn boolean_type() -> Result<Id> {
+    let members = [("TRUE", 1), ("FALSE", 0)];
+    let members = members.map(|(name, value)| (name.to_owned(), vec![value]));
+    h5::enumeration_type(&h5::integer_type(1, true, false)?, &members)
+}
+
 /// Whether the attributes of an object must be stored outside its header.
 pub(super) fn are_outside(object: &Object) -> bool {
     let size = |(name, content): &(String, Content)| {
@@ -139,6 +155,7 @@ pub(super) fn are_outside(object: &Object) -> bool {
                 }
                 Value::Numbers { bytes, .. } => bytes.len() as u64,
             },
+            Content::Boolean(_) => 1,
         };
         name.len() as u64 + values
     };

@@ -11,6 +11,7 @@ use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::model::File;
 use h5logfs_adios::tree::Presence;
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::adios::names;
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::ScanRequest;
@@ -83,6 +84,17 @@ impl<'a> DirectoryFiles<'a> {
             (Some(_), Some(_)) if is_active => Presence::Awaited,
             (len, _) => Presence::Lost(len),
         }
+    }
+
+    /// Reads the stored bytes at `place`, which exist.
+    pub fn read(&self, place: &Place, buffer: &mut [u8]) -> std::result::Result<(), Fault> {
+        let data = self.data.borrow();
+        let file = match place.file {
+            File::Metadata => Some(&self.metadata),
+            File::Data(number) => data.get(&number).and_then(Option::as_ref),
+        };
+        let file = file.ok_or("its file is not there")?;
+        Ok(file.read_exact_at(buffer, place.offset)?)
     }
 
     fn len_of(&self, number: u32) -> Option<u64> {

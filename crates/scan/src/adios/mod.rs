@@ -11,8 +11,9 @@ mod types;
 
 use super::no_flush;
 use files::{DirectoryFiles, Numbers};
+use h5logfs_adios::Place;
 use h5logfs_adios::directory::Directory;
-use h5logfs_adios::tree::{Dataset, Object, Summary, Tree};
+use h5logfs_adios::tree::{Dataset, Object, Summary, Tree, Values};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
@@ -104,21 +105,24 @@ fn tree_of(
     bad: &dyn Fn(Fault) -> Error,
 ) -> Result<Tree> {
     let is_active = directory.is_active();
+    let presence = |place: &Place| files.presence(place, is_active);
     let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
     let mut section = Vec::new();
+    let mut values = Values::default();
     for number in directory.numbers() {
         if number as u64 >= steps {
             break;
         }
-        let added = directory.add_to(
-            &mut summary,
-            files.metadata(),
-            number,
-            &mut section,
-            &|place| files.presence(place, is_active),
-        );
+        let step =
+            directory.outline_for(&summary, files.metadata(), number, &mut section, &presence);
+        let mut step = step.map_err(bad)?;
+        if summary.has_attributes_as_variables(&step) {
+            let read = |place: &Place, buffer: &mut [u8]| files.read(place, buffer);
+            let added = values.add(&mut step, &presence, &read);
+            added.map_err(bad)?;
+        }
+        summary.add(number as u64, &step, &presence);
         files.check()?;
-        added.map_err(bad)?;
     }
     Ok(summary.finish())
 }

@@ -347,7 +347,6 @@ pub fn variable_text_type() -> Result<Id> {
 }
 
 /// Names for values of the integer type `base`.
-#[cfg(test)]
 pub fn enumeration_type(base: &Id, members: &[(String, Vec<u8>)]) -> Result<Id> {
     let new = Id::new(h5!(H5Tenum_create(base.0)))?;
     for (name, value) in members {
