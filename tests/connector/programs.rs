@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use crate::common::amount::each_variant;
+use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, succeed};
+use crate::common::mpirun::Mpi;
 use crate::common::nodes::Place;
 use crate::common::readers::Python;
 use crate::common::twice::{Twice, by_ranks};
@@ -45,6 +47,19 @@ fn of_mpi(program: &Path) {
         });
         twice.compare();
     });
+}
+
+/// The first rank copies the elements, whether or not it has written any.
+#[test]
+fn ranks_copy_what_others_have_written() {
+    let Some(hdf5) = Hdf5::find() else { return };
+    let (dir, connector) = (tempfile::tempdir().unwrap(), Connector::new());
+    let mut program = Mpi::of_build().run(3, &hdf5.compiled("connector", "copies"));
+    succeed(
+        program
+            .envs(connector.used())
+            .arg(dir.path().join("log.h5")),
+    );
 }
 
 #[test]

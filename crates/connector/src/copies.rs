@@ -175,12 +175,16 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
     let (Some(source), Some(from)) = (source, from) else {
         return Ok(());
     };
-    if !from.is_written() || !source.is_first_rank() {
+    if !source.is_first_rank() {
         return Ok(());
     }
     let dims = from.dims();
     let (start, count) = (vec![0; dims.len()], dims.to_vec());
     for_boxes(start, count, from.element as u64, &mut |start, count| {
+        // What no rank has written is not written in the copy, either.
+        if !source.boxes().is_logged(&from, Region { start, count })? {
+            return Ok(());
+        }
         let elements = source.boxes().read(&from, Region { start, count })?;
         match (target, &to) {
             (Some(target), Some(to)) => target.boxes().log(to, Region { start, count }, elements),

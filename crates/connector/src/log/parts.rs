@@ -30,6 +30,12 @@ impl<'a> Boxes<'a> {
         Ok(out)
     }
 
+    /// Whether any rank has written elements of a box.
+    pub fn is_logged(self, dataset: &Dataset, region: Region<'_>) -> Result<bool, Fault> {
+        let dims = dataset.dims();
+        self.log.state.lock().is_logged(dataset, &dims, region)
+    }
+
     /// Logs a box of elements, in the file type.
     pub fn log(
         self,
