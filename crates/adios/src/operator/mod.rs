@@ -2,11 +2,13 @@
 //!
 //! * `bzip2`: batches of bzip2 streams.
 //! * `blosc`: chunks of blosc 1 and 2.
+//! * `zfp`: fields of zfp.
 //!
 //! Decoding writes into the caller's memory, and takes at most [`memory`] bytes besides.
 
 mod blosc;
 mod bzip2;
+mod zfp;
 
 use crate::Result;
 use crate::fields::Fields;
@@ -17,6 +19,7 @@ const BZIP2_STATE: u64 = 4 << 20;
 /// The supported operators.
 const BLOSC: u8 = 0;
 const BZIP2: u8 = 1;
+const ZFP: u8 = 7;
 const NULL: u8 = 127;
 
 /// The header version of all supported operators.
@@ -27,6 +30,7 @@ pub fn memory(stored: &[u8], len: u64) -> u64 {
     match stored.first() {
         Some(&BLOSC) => blosc::memory(stored, len),
         Some(&BZIP2) => BZIP2_STATE,
+        Some(&ZFP) => zfp::memory(stored, len),
         _ => 0,
     }
 }
@@ -41,6 +45,7 @@ pub fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
     let decoded = match operator {
         BLOSC => blosc::decode,
         BZIP2 => bzip2::decode,
+        ZFP => zfp::decode,
         NULL => null,
         _ => return Err(format!("h5logfs cannot undo operator {name}").into()),
     };
@@ -57,7 +62,7 @@ fn name(operator: u8) -> String {
         4 => "png",
         5 => "sirius",
         6 => "sz",
-        7 => "zfp",
+        ZFP => "zfp",
         8 => "mgardplus",
         9 => "bigwhoop",
         10 => "mgardcomplex",
@@ -71,17 +76,23 @@ fn name(operator: u8) -> String {
     name.to_owned()
 }
 
+/// The bytes after the common header.
+fn behind_common(stored: &[u8], is_big_endian: bool) -> Result<Fields<'_>> {
+    let mut fields = Fields::new(stored, is_big_endian);
+    let _operator = fields.u8()?;
+    let version = fields.u8()?;
+    if version != VERSION {
+        return Err(format!("version {version} is not read: {VERSION} is").into());
+    }
+    let _unused = fields.u16()?;
+    Ok(fields)
+}
+
 /// The bytes after the common header and the decoded length, in the byte order of the writer. The decoded length is
 /// known to be `len`, so it reveals the byte order.
 fn behind_size(stored: &[u8], len: u64) -> Result<Fields<'_>> {
     for is_big_endian in [false, true] {
-        let mut fields = Fields::new(stored, is_big_endian);
-        let _operator = fields.u8()?;
-        let version = fields.u8()?;
-        if version != VERSION {
-            return Err(format!("version {version} is not read: {VERSION} is").into());
-        }
-        let _unused = fields.u16()?;
+        let mut fields = behind_common(stored, is_big_endian)?;
         if fields.u64()? == len {
             return Ok(fields);
         }
@@ -122,7 +133,7 @@ mod tests {
 
     #[test]
     fn others_are_refused_by_name() {
-        for (operator, name) in [(7, "zfp"), (6, "sz"), (3, "mgard"), (99, "number 99")] {
+        for (operator, name) in [(11, "sz3"), (6, "sz"), (3, "mgard"), (99, "number 99")] {
             let fault = decode(&header(operator, 8), &mut [0; 8]).unwrap_err();
             assert!(fault.to_string().contains(name), "{fault}");
         }
