@@ -39,8 +39,8 @@ if [ -n "${H5LOGFS_TEST_ALL:-}" ]; then
     options=(--profile all --run-ignored all)
 else
     options=()
-    echo "test.sh: leaving out tests that take long, two thirds of the random cases, and parts of the corpus and of its damaged" \
-        "logs: make test-all has them"
+    echo "test.sh: leaving out tests that take long, two thirds of the random cases, parts of the corpus and of its damaged" \
+        "logs, and all but one of the variants of some tests: make test-all has them"
 fi
 if ! "$cargo" nextest --version >/dev/null 2>&1; then
     echo "test.sh: cargo-nextest is not installed: cargo test takes its place, and longer" >&2

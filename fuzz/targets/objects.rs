@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::{HeaderBytes, lookup3};
-use h5logfs_objects::{Layout, Link, LinkTarget, Objects};
+use h5logfs_hdf5_format::{HeaderBytes, lookup3};
+use h5logfs_hdf5_format::{Layout, Link, LinkTarget, Objects};
 
 use super::Seeds;
 

@@ -1,6 +1,6 @@
 //! Chunks that went through filters.
 
-use h5logfs_log::filters::{self, DEFLATE, FLETCHER32, Filter, SHUFFLE, SZIP};
+use h5logfs_hdf5_format::filters::{self, DEFLATE, FLETCHER32, Filter, SHUFFLE, SZIP};
 
 use super::Seeds;
 use super::input::{Input, Output};

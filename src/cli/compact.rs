@@ -18,7 +18,7 @@ use h5logfs_convert::compact::sequence::Compacted;
 use h5logfs_convert::compact::threads;
 use h5logfs_convert::compact::verify::verify;
 use h5logfs_convert::compact::{Source, left_out::LeftOut};
-use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
+use h5logfs_hdf5_format::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
 use h5logfs_log::scan::Choice;
 
 /// Make an ordinary, small HDF5 file from a log: only the written data, in compressed chunks

@@ -11,65 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::common::amount::{either, first_seed, told};
-use crate::common::connector::Connector;
-use crate::common::driver::Driver;
-use crate::common::readers::{Python, project, said};
+use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
-
-/// Compares a Python's view of a directory with the expected files of the corpus.
-fn compare(python: &Python, shown: &Path) {
-    let corpus = project().join("tests/corpus-adios");
-    let files = fs::read_dir(&corpus)
-        .unwrap()
-        .map(|file| file.unwrap().file_name());
-    let names = files.filter_map(|name| Some(name.to_str()?.strip_suffix(".bp")?.to_owned()));
-    // BP4 does not distinguish attributes of one element from scalars, which openPMD files have.
-    let (scalars, exact): (Vec<String>, Vec<String>) =
-        names.partition(|name| name.starts_with("openpmd_b4"));
-    for (options, names) in [(None, exact), (Some("--scalars"), scalars)] {
-        assert!(!names.is_empty());
-        let mut tool = python.tool("adiossame.py");
-        tool.args(options);
-        for name in names {
-            tool.arg(shown.join(format!("{name}.bp")));
-            tool.arg(corpus.join(format!("{name}.expected.h5")));
-        }
-        let output = tool.output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}: {}",
-            python.name,
-            said(&output)
-        );
-    }
-}
-
-#[test]
-fn the_corpus_reads_as_expected_in_a_mount() {
-    if !can_mount(User::Caller) {
-        return;
-    }
-    let mounted = Mounted::new(&project().join("tests/corpus-adios"), "");
-    for python in Python::all() {
-        compare(&python, mounted.path());
-    }
-    let mut dump = Command::new("h5dump");
-    dump.arg("-H").arg(mounted.join("b5_types.bp"));
-    let output = dump.output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-}
-
-#[test]
-fn the_corpus_reads_as_expected_by_the_plug_ins() {
-    let Some(python) = Python::new() else {
-        return;
-    };
-    let (driver, connector) = (Driver::new(), Connector::serial());
-    for variables in [driver.used(), connector.used()] {
-        let reader = python.with_variables(variables);
-        compare(&reader, &project().join("tests/corpus-adios"));
-    }
-}
 
 /// `H5LOGFS_TEST_CASES` sets the number of programs, `H5LOGFS_TEST_SEED` the first one.
 #[test]
@@ -99,9 +42,7 @@ fn random_programs_are_shown_as_they_were_put() {
 /// Exactly the completed steps are there. `H5LOGFS_TEST_CASES` and `H5LOGFS_TEST_SEED` as above.
 #[test]
 fn programs_that_are_killed_leave_their_steps() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let count = told("H5LOGFS_TEST_CASES").unwrap_or(either(6, 300));
     let mut tool = python.tool("adioskill.py");
@@ -130,9 +71,7 @@ with adios2.Stream(io, sys.argv[1], 'w') as out:
 /// Each dataset needs some bytes of the metadata. A list that read all of it for each one took seconds.
 #[test]
 fn a_list_reads_the_metadata_of_many_variables_a_few_times() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run.bp");
     let mut writer = python.command();
@@ -180,9 +119,7 @@ with adios2.Stream(io, path, 'w') as out:
 
 #[test]
 fn steps_of_a_running_program_are_told() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     for engine in ["BP4", "BP5"] {
         let dir = tempfile::tempdir().unwrap();
         let (run, page) = (dir.path().join("run.bp"), dir.path().join("page.html"));

@@ -42,9 +42,7 @@ fn is_empty(dir: &TempDir) -> bool {
 #[ignore = "make test-all"]
 fn every_workload_runs_and_reads_what_was_generated() {
     let (dir, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let Some(mut bench) = bench(&dir) else {
-        return;
-    };
+    let Some(mut bench) = bench(&dir) else { return };
     let path = results.path().join("bench.json");
     bench.arg("--json").arg(&path);
     if let Some(corpus) = whole_corpus() {
@@ -97,9 +95,7 @@ fn check(workload: &Value) {
 #[test]
 fn generated_logs_are_logs() {
     let dir = TempDir::new().unwrap();
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let mut decoder = python.tool("logvol.py");
     decoder.arg("--foreign");
     for workload in [
@@ -135,9 +131,7 @@ fn succeed(command: &mut Command) -> String {
 #[test]
 fn contents_that_differ_are_reported() {
     let (dir, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let Some(mut bench) = bench(&dir) else {
-        return;
-    };
+    let Some(mut bench) = bench(&dir) else { return };
     let damaging = results.path().join("damaging");
     let script = format!(
         "#!/bin/sh\n'{PROGRAM}' \"$@\" || exit\n[ \"$1\" = export ] || exit 0\n\
@@ -156,9 +150,7 @@ fn contents_that_differ_are_reported() {
 #[test]
 fn an_interrupted_benchmark_leaves_nothing_behind() {
     let dir = TempDir::new().unwrap();
-    let Some(mut bench) = bench(&dir) else {
-        return;
-    };
+    let Some(mut bench) = bench(&dir) else { return };
     let mut process = bench
         .args(["--rounds", "1000", "--only", "slabs"])
         .stdout(Stdio::null())

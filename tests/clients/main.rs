@@ -14,3 +14,4 @@ mod mutants;
 mod netcdf;
 mod openpmd;
 mod paraview;
+mod table;

@@ -142,9 +142,7 @@ fn sixteen_readers_at_once() {
 
 #[test]
 fn a_reader_that_is_killed_does_not_disturb_the_others() {
-    let Some(python) = Python::old() else {
-        return;
-    };
+    let Some(python) = Python::old() else { return };
     if !can_mount(User::Caller) {
         return;
     }
@@ -357,9 +355,7 @@ fn a_closed_pipe_ends_a_command_quietly() {
 #[test]
 fn a_log_of_many_datasets() {
     const DATASETS: usize = 16_384;
-    let Some(python) = Python::old() else {
-        return;
-    };
+    let Some(python) = Python::old() else { return };
     if !can_mount(User::Caller) {
         return;
     }

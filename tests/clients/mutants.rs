@@ -73,7 +73,7 @@ fn random_damage_is_an_answer_or_an_error_soon() {
         return;
     };
     let logs = logs(&python);
-    let count = told("H5LOGFS_TEST_CASES").unwrap_or(either(36, 2000));
+    let count = told("H5LOGFS_TEST_CASES").unwrap_or(either(24, 2000));
     let first = first_seed();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Found::default());

@@ -16,9 +16,7 @@ use serde_json::Value;
 /// Each of these changes must be noticed in every way that it lists. Otherwise the other tests prove little.
 #[test]
 fn the_comparison_finds_what_differs() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let code = "
 import h5py, json, netCDF4, os, shutil, subprocess, sys
@@ -85,12 +83,14 @@ print(json.dumps([jobs, seen_by]))
     let mut arguments = vec![dir.path()];
     arguments.extend(files.iter().map(PathBuf::as_path));
     let made: Value = serde_json::from_str(&python.run(code, &arguments)).unwrap();
-    let jobs = made[0].as_array().unwrap();
-    let output = compare(&python, "h5py,netcdf4,ncdump,xarray,h5netcdf", jobs);
+    let jobs = part(made[0].as_array().unwrap().clone(), 3);
+    let output = compare(&python, "h5py,netcdf4,ncdump,xarray,h5netcdf", &jobs);
     let text = said(&output);
-    assert!(!output.status.success(), "{text}");
-    for (name, ways) in made[1].as_object().unwrap() {
-        let ways: Vec<&str> = ways.as_str().unwrap().split(' ').collect();
+    let is_sound = |job: &Value| made[1][job["name"].as_str().unwrap()] == "";
+    assert_eq!(output.status.success(), jobs.iter().all(is_sound), "{text}");
+    for job in &jobs {
+        let name = job["name"].as_str().unwrap();
+        let ways: Vec<&str> = made[1][name].as_str().unwrap().split(' ').collect();
         for way in ways.iter().filter(|way| !way.is_empty()) {
             assert!(
                 text.contains(&format!("{name}, {way}: ")),
@@ -108,7 +108,7 @@ print(json.dumps([jobs, seen_by]))
 /// Every reader finds the nccopy form of each case as expected: nothing is required that a view cannot give.
 #[test]
 fn the_comparison_asks_for_nothing_more() {
-    let cases = part(Case::all(), 4)
+    let cases = part(Case::all(), 8)
         .into_iter()
         .filter(|c| c.file("expected.nc4").exists());
     let as_same = |case: Case| Case {
@@ -139,7 +139,7 @@ fn each_case_reads_as_expected() {
     }
     let mut cases = Case::all();
     cases.retain(|case| shown(case) && case.name != ELSEWHERE);
-    let cases = part(cases, 4);
+    let cases = part(cases, 8);
     let dir = lay_out(&cases);
     let mounted = Mounted::new(dir.path(), "");
     let without = Mounted::new(dir.path(), "incomplete_attribute=off");
@@ -174,37 +174,6 @@ fn each_case_reads_as_expected() {
 }
 
 #[test]
-fn a_copy_and_an_export_of_a_netcdf_file_are_the_mounted_bytes() {
-    if !can_mount(User::Caller) {
-        return;
-    }
-    let mut cases = Case::that_expect("same");
-    cases.retain(|case| case.name != ELSEWHERE);
-    let cases = part(cases, 4);
-    let dir = lay_out(&cases);
-    let mounted = Mounted::new(dir.path(), "");
-    let out = tempfile::tempdir().unwrap();
-    check_all(cases.clone(), |case| {
-        let file = Path::new(&case.name).join("file.nc");
-        let exported = out.path().join(&case.name);
-        let output = h5logfs(&["export"], &[&dir.path().join(&file), &exported]);
-        if !output.status.success() {
-            return Err(format!("export {}: {}", case.name, said(&output)));
-        }
-        let shown = fs::read(mounted.join(&file)).map_err(|e| format!("{}: {e}", case.name))?;
-        if shown == fs::read(&exported).unwrap() {
-            Ok(())
-        } else {
-            Err(format!("{}: the mount and the export differ", case.name))
-        }
-    });
-    let jobs = cases
-        .iter()
-        .map(|case| case.job(&out.path().join(&case.name)));
-    expect_no_difference(&jobs.collect::<Vec<_>>());
-}
-
-#[test]
 fn sound_cases_are_good() {
     let cases = Case::that_expect("same");
     let dir = lay_out(&cases);
@@ -227,9 +196,7 @@ fn sound_cases_are_good() {
 
 /// Each case must read as it expects, or be refused.
 fn read_by_netcdf4(cases: &[Case], mounted: &Mounted) {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let jobs = cases
         .iter()
         .map(|c| c.job(&mounted.join(&c.name).join("file.nc")));
@@ -281,9 +248,7 @@ fn what_is_missing_is_told_by_an_attribute() {
     if !can_mount(User::Caller) {
         return;
     }
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let cases = ["cutmeta-cdf1-np1", "badcount-cdf1-np1"].map(case);
     let dir = lay_out(&cases);
     let on = Mounted::new(dir.path(), "");
@@ -340,9 +305,7 @@ fn lost_payloads_take_nothing_else_with_them() {
     if !can_mount(User::Caller) {
         return;
     }
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let mut jobs = Vec::new();
     for name in [
@@ -404,9 +367,7 @@ fn entries_that_break_a_rule_take_nothing_else_with_them() {
     if !can_mount(User::Caller) {
         return;
     }
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let cases = ["badrange-cdf1-np1", "badvarid-cdf1-np1"].map(case);
     let dir = lay_out(&cases);
     let mounted = Mounted::new(dir.path(), "");

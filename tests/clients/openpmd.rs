@@ -52,9 +52,7 @@ fn series_are_the_same_in_a_mount() {
 /// openpmd-api itself contains an HDF5 that loads no drivers.
 #[test]
 fn the_viewer_finds_the_same_by_the_file_driver() {
-    let Some(python) = python() else {
-        return;
-    };
+    let Some(python) = python() else { return };
     let (source, links) = (series(&python), tempfile::tempdir().unwrap());
     let driver = Driver::new();
     let reader = python.with_variables(driver.used());

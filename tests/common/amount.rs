@@ -1,9 +1,11 @@
 //! How much a test run tries, and which random cases.
 //!
-//! `make test` does a third of the random cases, and the short form of long tests. With `H5LOGFS_TEST_ALL`, which
-//! `make test-all` sets, tests do everything. The first seed changes each day (UTC). `H5LOGFS_TEST_SEED` sets it, and
-//! `H5LOGFS_TEST_CASES` the number of cases.
+//! `make test` does a third of the random cases, the short form of long tests, and one variant of a test that has
+//! several. With `H5LOGFS_TEST_ALL`, which `make test-all` sets, tests do everything. The first seed and the variants
+//! change each day (UTC). `H5LOGFS_TEST_SEED` sets the seed and the day's variants, `H5LOGFS_TEST_VARIANT` the number
+//! of the variant, and `H5LOGFS_TEST_CASES` the number of cases.
 
+use std::fmt::Debug;
 use std::str::FromStr;
 use std::sync::Once;
 use std::time::SystemTime;
@@ -11,6 +13,7 @@ use std::time::SystemTime;
 use proptest::test_runner::{Config, RngSeed};
 
 const SEED: &str = "H5LOGFS_TEST_SEED";
+const VARIANT: &str = "H5LOGFS_TEST_VARIANT";
 
 /// Distance of the first seeds of two days, so that they share no cases. It is prime, so remainders of a seed change
 /// each day, too.
@@ -59,8 +62,27 @@ pub fn part<T>(all: Vec<T>, parts: usize) -> Vec<T> {
     if is_whole() {
         return all;
     }
-    let today = (first_seed() / SEEDS_A_DAY) as usize % parts;
-    all.into_iter().skip(today).step_by(parts).collect()
+    all.into_iter()
+        .skip(today() % parts)
+        .step_by(parts)
+        .collect()
+}
+
+/// The number of the day, or of the day that has the seed of this run.
+fn today() -> usize {
+    (first_seed() / SEEDS_A_DAY) as usize
+}
+
+/// Runs a test in one of its variants, another one each day, or in all of them in a whole run. Prints how to repeat
+/// each.
+pub fn each_variant<T: Debug>(variants: &[T], mut run: impl FnMut(&T)) {
+    let only = told(VARIANT).or_else(|| (!is_whole()).then(today));
+    for (number, variant) in variants.iter().enumerate() {
+        if only.is_none_or(|only: usize| only % variants.len() == number) {
+            eprintln!("{VARIANT}={number} repeats the variant {variant:?}");
+            run(variant);
+        }
+    }
 }
 
 /// The proptest configuration with the same number and seeds of cases.

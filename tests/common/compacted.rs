@@ -9,7 +9,7 @@ use h5logfs_convert::compact::left_out::LeftOut;
 use h5logfs_convert::compact::metadata::Metadata;
 use h5logfs_convert::compact::threads;
 use h5logfs_convert::compact::verify::verify;
-use h5logfs_log::filters::Filter;
+use h5logfs_hdf5_format::filters::Filter;
 use h5logfs_log::scan::{Choice, ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;

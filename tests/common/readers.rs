@@ -258,14 +258,6 @@ pub fn sound_cases(corpus: &Path) -> Vec<String> {
     part(all_sound_cases(corpus), 6)
 }
 
-/// Checks that these cases, read by their own paths, equal the expected files.
-pub fn read_as_expected(python: &Python, corpus: &Path) {
-    check_all(sound_cases(corpus), |name| {
-        let log = corpus.join(format!("{name}.log.h5"));
-        python.same(&log, &corpus.join(format!("{name}.expected.h5")))
-    });
-}
-
 /// Compares dimensions, coordinate variables, attributes and data of netCDF files as netCDF readers see them. `dir`
 /// is the corpus or a mount of it.
 pub fn netcdf_reads(python: &Python, dir: &Path) {

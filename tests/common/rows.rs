@@ -9,13 +9,14 @@ use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Definition};
 use h5logfs_log::journal::{Line, Recorded};
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_objects::defined::metadata_image;
 use h5logfs_output::automatic::Cause;
 use h5logfs_output::entries::DatasetInfo;
 use h5logfs_output::files::Files;
 use h5logfs_output::log_writer::{LogWriter, Part};
 use h5logfs_output::stored::Form;
 use h5logfs_output::{Base, Blocks, LocalOutcome, Options, Ranks, Result};
-use h5logfs_scan::definitions::ClosedLog;
+use h5logfs_scan::reopened::ClosedLog;
 
 use super::element::{ANOTHER, WIDTH, attribute, element};
 use super::team::team;
@@ -222,16 +223,14 @@ impl Job {
 
 /// The base of a job that reopens an unclosed log.
 fn base_of_journal(recorded: &Recorded) -> std::result::Result<Base, Fault> {
-    let state = recorded.state().into_iter().map(Line::Define);
-    Base::of_journal(recorded, state.collect())
+    Base::of_journal(recorded, Vec::new())?.onto(&*metadata_image(recorded)?)
 }
 
 /// The base of a job that reopens a closed log.
 fn base_of_closed(path: &Path) -> std::result::Result<Base, Fault> {
     let (dir, name) = SourceDir::of_file(path)?;
     let log = ClosedLog::read(&dir, &name)?;
-    let lines = log.definitions.into_iter().map(Line::Define);
-    Base::of_closed(&dir, &log.sources, &log.tables, lines.collect())
+    Base::of_closed(&dir, &log.sources, &log.tables, Vec::new())?.onto(&log.image)
 }
 
 impl Rank {

@@ -71,9 +71,7 @@ impl Twice {
     /// Checks that all files are logs, and read as the program meant them.
     #[track_caller]
     pub fn compare(&self) {
-        let Some(python) = Python::new() else {
-            return;
-        };
+        let Some(python) = Python::new() else { return };
         let logs = names_in(&self.native());
         for name in &logs {
             self.export(name);

@@ -26,9 +26,7 @@ fn printed(program: &Path, is_log: bool) -> String {
 }
 
 fn tells_the_same(name: &str, lines: usize) {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", name);
     let (of_a_log, of_a_file) = (printed(&program, true), printed(&program, false));
     assert!(of_a_file.lines().count() >= lines, "{of_a_file}");
@@ -52,9 +50,7 @@ fn the_objects_that_are_open_are_those_of_the_program() {
 /// A program can make links that no other program understands. They hide nothing else, in any state of the log.
 #[test]
 fn a_broken_link_costs_nothing_but_itself() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let connector = Connector::new();
     let dir = tempfile::tempdir().unwrap();
     let program = hdf5.compiled("connector", "links");

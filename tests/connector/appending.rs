@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use h5logfs_arrays::{Log, Options, Selection};
 
+use crate::common::amount::each_variant;
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
@@ -547,7 +548,7 @@ with h5py.File(path, 'w' if mode == 'make' else 'a') as f:
     if mode == 'dies':
         os._exit(0)
 ";
-    for options in ["", " subfiles=1;checksums=yes"] {
+    each_variant(&["", " subfiles=1;checksums=yes"], |options| {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log.h5");
         let information = format!("h5logfs{options}");
@@ -576,5 +577,5 @@ with h5py.File(path, 'w' if mode == 'make' else 'a') as f:
             let wanted = (0..4000 * 64).map(|at| (at / 64 + number as i32 + 1) as f64);
             assert!(rows.into_iter().eq(wanted), "{options} {mode}");
         }
-    }
+    });
 }

@@ -62,9 +62,7 @@ fn inspected(log: &Path) -> Value {
 /// Requested flushes are distinguished from automatic ones, even without new data.
 #[test]
 fn a_flush_that_is_asked_for_counts_as_such() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let connector = Connector::new();
     let dir = tempfile::tempdir().unwrap();
     let code = "
@@ -130,9 +128,7 @@ fn said_by_journal(log: &Path) -> Vec<Value> {
 /// A log is the same with an interval that never passes as without one.
 #[test]
 fn without_an_automatic_flush_the_log_is_what_it_was() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let connector = Connector::new();
     let dir = tempfile::tempdir().unwrap();
     let code = "
@@ -176,9 +172,7 @@ os._exit(0)
 /// Data on disk are not safe before the first flush. A program that looks at the error stack finds this out once.
 #[test]
 fn a_program_that_has_never_flushed_is_warned_when_it_spills() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let connector = Connector::new();
     let dir = tempfile::tempdir().unwrap();
     let code = "
@@ -231,9 +225,7 @@ for number in range(4):
 /// The program has not requested the flush, so none of its calls fails. The data are flushed later.
 #[test]
 fn a_flush_that_fails_is_no_failure_of_the_call() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let connector = Connector::new();
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("a.h5");

@@ -14,9 +14,7 @@ const HANGS: Duration = Duration::from_secs(120);
 /// The results equal those without the connector, and no call waits for something that its own conversion holds.
 #[test]
 fn conversions_of_the_program_use_the_log() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log.h5");
     let connector = Connector::new();

@@ -37,9 +37,7 @@ fn assert_line(lines: &[String], begin: &str, words: &[&str]) {
 
 #[test]
 fn what_is_wrong_is_found() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let (connector, library) = (Connector::new(), python.library_of("h5py"));
     let name = library.display().to_string();
     let (good, _) = lines(&library, connector.used_as("h5logfs fsync=flush"));
@@ -107,9 +105,7 @@ fn what_is_wrong_is_found() {
 /// Plug-ins that were moved start the program in PATH.
 #[test]
 fn a_program_that_plugins_do_not_find_is_told() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let library = python.library_of("h5py");
     let (plugins, bin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(plugins.path().join("libh5logfs_connector.so"), "elsewhere").unwrap();

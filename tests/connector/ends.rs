@@ -106,9 +106,7 @@ fn ranks_that_come_to_any_end_lose_little() {
 /// The program continues while its buffer has room. Then a write fails, and the program ends itself.
 #[test]
 fn ranks_whose_disk_is_full_have_what_was_flushed_before() {
-    let Some(disk) = Disk::new() else {
-        return;
-    };
+    let Some(disk) = Disk::new() else { return };
     let Some(stage) = Stage::at(disk.dir.path()) else {
         return;
     };

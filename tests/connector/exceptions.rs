@@ -11,9 +11,7 @@ use crate::common::make::built_vol_api;
 
 #[test]
 fn exceptions_of_the_program_come_back_to_it() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.cxx("exceptions", &["-ldl"]);
     // The outcome of each call.
     let run = |variables: Vec<(&'static str, OsString)>| {

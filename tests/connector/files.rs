@@ -161,9 +161,7 @@ assert is_log('a.h5') and not os.path.exists('a.h5.h5logfs-journal')
 
 #[test]
 fn files_that_a_program_leaves_open_are_closed_at_its_end() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let dir = tempfile::tempdir().unwrap();
     let [log, plain] = ["a.log.h5", "b.h5"].map(|name| dir.path().join(name));
     let connector = Connector::new();
@@ -256,9 +254,7 @@ assert h5py.File('a.h5')['y'][()] == 3
 /// Data that `H5Ocopy` puts into the table of shared messages is nowhere else, and a closed log has no such table.
 #[test]
 fn a_file_whose_objects_share_messages_is_closed_and_opened() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let (dir, connector) = (tempfile::tempdir().unwrap(), Connector::new());
     let mut program = Command::new(hdf5.compiled("connector", "shared"));
     succeed(program.envs(connector.used()).arg(dir.path()));
@@ -267,9 +263,7 @@ fn a_file_whose_objects_share_messages_is_closed_and_opened() {
 /// Debian's libhdf5 does not know these references. Unreadable objects are missing and reported; all else is shown.
 #[test]
 fn what_only_a_later_libhdf5_can_read_does_not_hide_the_rest() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("a.h5");
     let mut program = Command::new(hdf5.compiled("connector", "references"));

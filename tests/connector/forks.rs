@@ -49,9 +49,7 @@ fn cases() -> Vec<[&'static str; 4]> {
 
 #[test]
 fn a_child_changes_nothing() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "forks");
     let connector = Connector::new();
     for [options, how, when, what] in part(cases(), 13) {
@@ -69,9 +67,7 @@ fn a_child_changes_nothing() {
 /// Children of a rank are no ranks.
 #[test]
 fn a_child_of_ranks_changes_nothing() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "forks");
     let connector = Connector::new();
     let cases = cases().into_iter();
@@ -81,7 +77,7 @@ fn a_child_of_ranks_changes_nothing() {
             && *when != "after"
             && ["exit", "close", "flush", "write", "read"].contains(what)
     });
-    for [options, how, when, what] in part(parallel.collect(), 5) {
+    for [options, how, when, what] in part(parallel.collect(), 10) {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file.h5").to_str().unwrap().to_owned();
         let arguments = [file.as_str(), how, when, what, "parallel"].map(str::to_owned);
@@ -93,9 +89,7 @@ fn a_child_of_ranks_changes_nothing() {
 /// The child ends normally, after its parent was killed.
 #[test]
 fn a_child_that_outlives_a_killed_program_leaves_what_was_flushed() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let connector = Connector::new();
     let Some(python) = connector.python() else {
         return;

@@ -4,43 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::connector::Connector;
-use crate::common::readers::{corpus, project};
+use crate::common::overwriting::{self, copy_subfiles};
+use crate::common::readers::corpus;
 use crate::common::unclosed::Log;
-
-/// The outcome of each way to open a file for writing, to replace it, or to delete it: the program's message, or the
-/// resulting file.
-const TRY: &str = "
-import os, sys
-import h5py
-sys.path.insert(0, sys.argv[1])
-import libhdf5
-def told(path, act):
-    before = open(path, 'rb').read()
-    try:
-        act()
-    except OSError as e:
-        assert open(path, 'rb').read() == before, 'it is refused and changed'
-        return type(e).__name__ + ': ' + str(e).replace(os.path.realpath(os.path.dirname(path)) + '/', '')
-    return 'written' if os.path.exists(path) else 'gone'
-def delete(path):
-    if libhdf5.lib.H5Fdelete(path.encode(), 0) < 0:
-        raise OSError('; '.join(libhdf5.errors()))
-def write(path, mode):
-    with h5py.File(path, mode) as f:
-        f['new'] = 1
-os.chdir(os.path.dirname(sys.argv[2]))
-path = os.path.basename(sys.argv[2])
-for mode in sys.argv[3].split():
-    print(path, mode, told(path, lambda: write(path, mode)))
-print(path, 'delete', told(path, lambda: delete(path)))
-";
 
 fn tried(file: &Path, modes: &str) -> Option<Vec<String>> {
     let connector = Connector::new();
     let python = connector.passing_python()?;
-    let tools = project().join("tests/tools");
-    let told = python.run(TRY, &[&tools, file, modes.as_ref()]);
-    Some(told.lines().map(str::to_owned).collect())
+    Some(overwriting::tried(&python, file, modes))
 }
 
 const READ_ONLY: &str = "this is a log, which HDF5 programs can only read";
@@ -71,14 +42,7 @@ fn a_log_of_one_file_is_replaced_or_deleted_where_the_program_says_so() {
 fn a_log_with_other_files_stays_until_it_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    fs::copy(corpus().join("subfile.log.h5"), at("sub.h5")).unwrap();
-    fs::create_dir(at("sub.h5.subfiles")).unwrap();
-    let subfiles = corpus().join("subfile.log.h5.subfiles");
-    for subfile in fs::read_dir(subfiles).unwrap().flatten() {
-        let name = subfile.file_name().into_string().unwrap();
-        let name = name.replace("subfile.log.h5", "sub.h5");
-        fs::copy(subfile.path(), at("sub.h5.subfiles").join(name)).unwrap();
-    }
+    copy_subfiles(dir.path());
     std::os::unix::fs::symlink(at("sub.h5"), at("link.h5")).unwrap();
     for file in [at("link.h5"), at("sub.h5")] {
         assert!(at("sub.h5").exists() && at("sub.h5.subfiles").exists());

@@ -1,4 +1,5 @@
 //! The VOL connector, in programs with HDF5 1.14 and later: h5py and netCDF4 of the current Python, programs of C.
+//! Programs that fork, reap children, unload libraries or end without a close are in `driver/hosts.rs`.
 //!
 //! | module | subject |
 //! |---|---|
@@ -19,7 +20,6 @@
 //! | `alike` | programs that get the same answers for a log as for a file |
 //! | `refusals` | refusals to several ranks, and errors on one rank |
 //! | `forks` | programs that fork while they write a log |
-//! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
 //! | `suite` | the test suites of h5py, h5netcdf and PyTables |
 //! | `ported` | programs ported to the Log VOL |
 //! | `programs` | Python, netCDF and Fortran programs |
@@ -30,7 +30,7 @@
 //! | `ends` | all ways to end without a close |
 //! | `unflushed` | programs killed before they flush |
 //! | `unseen` | logs that another process closes or reopens because it does not see the writer |
-//! | `moments` | each flush of a log, as the file was then |
+//! | `flushes` | each flush of a log, as the file was then |
 //! | `settling` | closes that make ordinary files from logs |
 
 #[path = "../common/mod.rs"]
@@ -39,6 +39,7 @@ mod common;
 mod alike;
 mod appending;
 mod automatic;
+mod both;
 mod conversions;
 mod doctor;
 mod elements;
@@ -48,11 +49,10 @@ mod environment;
 mod errors;
 mod exceptions;
 mod files;
+mod flushes;
 mod forks;
-mod hosts;
 mod keeping;
 mod kill;
-mod moments;
 mod names;
 mod neighbours;
 mod options;

@@ -7,9 +7,7 @@ use crate::common::twice::{Twice, Variable, by_ranks};
 /// Runs the program on one node, with and without the connector.
 #[track_caller]
 fn read(ranks: u32, options: Vec<Variable>) {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "neighbours");
     let twice = Twice::with(options);
     twice.run(|dir, variables| {

@@ -6,9 +6,7 @@ use crate::common::connector::Connector;
 use crate::common::readers::{Python, project, said};
 
 fn fails(variables: Vec<(&'static str, OsString)>, words: &str) {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.h5");
     let python = python.with_variables(variables);
@@ -57,9 +55,7 @@ fn a_bad_option_in_the_information_is_told() {
 #[test]
 fn with_bad_options_no_file_is_made_and_logs_are_read() {
     let connector = Connector::new();
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log.h5");
     let good = python.clone().with_variables(connector.used());
@@ -118,9 +114,7 @@ fn a_bad_option_in_the_environment_is_told() {
 #[test]
 fn a_program_names_the_connector_itself() {
     let connector = Connector::new();
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let python = python.with_variables(connector.known());
     let code = "
 import ctypes, sys

@@ -70,9 +70,7 @@ fn check_same(with: &Left, without: &Left, way: &str) {
 /// Many HDF5 functions with their results.
 #[test]
 fn a_program_of_c_works_as_without_the_connector() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "passing");
     let without = left(&program, Vec::new());
     assert!(
@@ -95,9 +93,7 @@ fn a_program_of_c_works_as_without_the_connector() {
 /// The disk state of a file that the program is writing is unreadable. libhdf5 has it open.
 #[test]
 fn a_file_that_the_program_writes_is_opened_again() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let (dir, connector) = (tempfile::tempdir().unwrap(), Connector::new());
     let mut program = Command::new(hdf5.compiled("connector", "again"));
     // The program that would look at its bytes is missing.
@@ -110,9 +106,7 @@ fn a_file_that_the_program_writes_is_opened_again() {
 /// HDF5's own pass-through connector prints errors twice, and its files name the native connector.
 #[test]
 fn it_works_above_and_below_another_connector() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "passing");
     let without = left(&program, Vec::new());
     let connector = Connector::new();
@@ -150,9 +144,7 @@ fn left_by_ranks(program: &Path, variables: Variables) -> Left {
 
 #[test]
 fn parallel_ranks_work_as_without_the_connector() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "ranks");
     let without = left_by_ranks(&program, Vec::new());
     assert_eq!(without.files.len(), 4);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::PROGRAM;
+use crate::common::amount::each_variant;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, succeed};
 use crate::common::make::built_vol_api;
@@ -56,23 +57,21 @@ fn lists_of_blocks() {
     let Some((program, library)) = program() else {
         return;
     };
-    for ranks in [1, 2] {
+    each_variant(&[1, 2], |ranks| {
         let twice = Twice::new();
         twice.run(|dir, variables| {
             let file = dir.join("file.h5").to_str().unwrap().to_owned();
             let variables = [variables, std::slice::from_ref(&library)].concat();
-            by_ranks(&Place::Here, ranks, &program, &[file], &variables);
+            by_ranks(&Place::Here, *ranks, &program, &[file], &variables);
         });
         twice.compare();
-    }
+    });
 }
 
 /// A forked child writes lists of blocks to its parent's log, and is refused.
 #[test]
 fn lists_of_blocks_of_a_child_are_refused() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let c = project().join("tests/c");
     let (headers, mut flags) = linking();
     flags.push("-DLISTS".to_owned());
@@ -117,9 +116,7 @@ fn a_program_registers_the_connector() {
 /// The program of `make bench-connector` compiles and works, by unions of hyperslabs and by lists.
 #[test]
 fn the_program_of_the_benchmark() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let bench = project().join("benches/connector");
     let (headers, mut flags) = linking();
     let patterns = bench.join("e3sm.txt");

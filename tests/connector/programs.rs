@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::common::amount::each_variant;
 use crate::common::hosts::{Hdf5, succeed};
 use crate::common::nodes::Place;
 use crate::common::readers::Python;
@@ -11,9 +12,7 @@ use crate::common::twice::{Twice, by_ranks};
 /// A program of `tests/tools/programs.py`.
 #[track_caller]
 fn of_python(way: &str) {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let twice = Twice::new();
     twice.run(|dir, variables| {
         let python = python.with_variables(variables.to_vec());
@@ -24,41 +23,28 @@ fn of_python(way: &str) {
 }
 
 #[test]
-fn h5py() {
-    of_python("h5py");
-}
-
-#[test]
-fn netcdf4() {
-    of_python("netcdf4");
-}
-
-#[test]
-fn xarray_by_netcdf4() {
-    of_python("xarray-netcdf4");
-}
-
-#[test]
-fn xarray_by_h5netcdf() {
-    of_python("xarray-h5netcdf");
-}
-
-#[test]
-fn h5netcdf() {
-    of_python("h5netcdf");
+fn programs_of_python() {
+    let programs = [
+        "h5py",
+        "netcdf4",
+        "xarray-netcdf4",
+        "xarray-h5netcdf",
+        "h5netcdf",
+    ];
+    each_variant(&programs, |program| of_python(program));
 }
 
 /// A program that takes the name of its file, run by several ranks.
 #[track_caller]
 fn of_mpi(program: &Path) {
-    for ranks in [1, 3] {
+    each_variant(&[1, 3], |ranks| {
         let twice = Twice::new();
         twice.run(|dir, variables| {
             let file = dir.join("file.h5").to_str().unwrap().to_owned();
-            by_ranks(&Place::Here, ranks, program, &[file], variables);
+            by_ranks(&Place::Here, *ranks, program, &[file], variables);
         });
         twice.compare();
-    }
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of programs of each test, `H5LOGFS_TEST_SEED` the first seed.
 
+use crate::common::amount::each_variant;
 use crate::common::jobs::hdf5;
 use crate::common::nodes::Place;
 use crate::common::twice::Twice;
@@ -17,35 +18,30 @@ fn programs_without_mpi() {
     programs(&[0], 40);
 }
 
+/// Also those that append, on the same or on other numbers of ranks.
 #[test]
-fn programs_without_mpi_that_append() {
-    programs(&[0, 0, 0], 10);
-}
-
-#[test]
-fn programs_on_one_rank() {
-    programs(&[1], 10);
-}
-
-#[test]
-fn programs_on_two_ranks() {
-    programs(&[2], 15);
-}
-
-#[test]
-fn programs_on_four_ranks() {
-    programs(&[4], 8);
+fn programs_on_some_ranks() {
+    let variants: &[(&[u32], usize)] = &[
+        (&[1], 10),
+        (&[2], 15),
+        (&[4], 8),
+        (&[1, 4, 2, 0], 5),
+        (&[0, 0, 0], 10),
+        (&[0, 3], 8),
+    ];
+    each_variant(variants, |(sessions, usual)| programs(sessions, *usual));
 }
 
 /// Automatic flushes in every call, or with several ranks in every second collective one.
 #[test]
 fn programs_that_are_flushed_all_the_time() {
-    for sessions in [&[0][..], &[3]] {
+    let variants: &[&[u32]] = &[&[0], &[3]];
+    each_variant(variants, |sessions| {
         let twice = Twice::with(vec![("H5LOGFS_FLUSH_EVERY", "0.000001".into())]);
         if hdf5::run(&Place::Here, &twice, sessions, hdf5::seeds(8)) {
             twice.compare();
         }
-    }
+    });
 }
 
 /// A dataset is created at a point where the metadata blocks of ranks would differ if only the first rank flushed its
@@ -53,16 +49,6 @@ fn programs_that_are_flushed_all_the_time() {
 #[test]
 fn a_program_whose_objects_need_another_block() {
     hdf5::programs_of(&Place::Here, &[4], 30..31);
-}
-
-#[test]
-fn programs_on_more_and_fewer_ranks() {
-    programs(&[1, 4, 2, 0], 5);
-}
-
-#[test]
-fn programs_without_mpi_that_go_on_with_it() {
-    programs(&[0, 3], 8);
 }
 
 /// Each close settles the files. A session that continues one has an ordinary file, so these are programs without

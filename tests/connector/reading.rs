@@ -1,41 +1,12 @@
-//! Reading logs: each is its canonical file, even to programs that ask for more than elements.
+//! Reading logs by programs that ask for more than elements. `clients/table.rs` compares all elements.
 
-use std::path::Path;
 use std::process::Command;
 
 use crate::common::clock::settle;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, Stage};
 use crate::common::mpirun::{Job, Mpi};
-use crate::common::people::{self, copy};
-use crate::common::readers::{Python, corpus, netcdf_reads, read_as_expected, said, whole_corpus};
-
-fn reads_as_expected(corpus: &Path) {
-    if let Some(python) = Connector::new().python() {
-        read_as_expected(&python, corpus);
-    }
-}
-
-#[test]
-fn the_small_cases_read_as_expected() {
-    reads_as_expected(&corpus());
-}
-
-#[test]
-fn the_whole_corpus_reads_as_expected() {
-    if let Some(corpus) = whole_corpus() {
-        reads_as_expected(&corpus);
-    }
-}
-
-#[test]
-fn netcdf_reads_logs() {
-    let connector = Connector::new();
-    let Some(python) = connector.python() else {
-        return;
-    };
-    netcdf_reads(&python, &corpus());
-}
+use crate::common::readers::{Python, corpus, said};
 
 /// A program hears of the list that it has given, not of the driver that shows the log.
 #[test]
@@ -124,9 +95,7 @@ with h5py.File(log) as f, h5py.File(copy, 'w') as to, h5py.File(expected) as wan
 
 #[track_caller]
 fn ranks_read(directory: &str, program: &str) {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let stage = Stage::of_connector();
     let logs = stage.logs(2);
     settle(stage.path());
@@ -147,29 +116,6 @@ fn parallel_ranks_read_collectively() {
     ranks_read("connector", "collective");
 }
 
-/// h5py and netCDF4 have a libhdf5 each, and share one copy of the plug-in.
-#[test]
-fn two_libraries_read_in_one_process() {
-    let connector = Connector::new();
-    let Some(python) = connector.python() else {
-        return;
-    };
-    let code = "
-import sys
-import h5py, netCDF4
-assert h5py.version.hdf5_version != netCDF4.__hdf5libversion__, 'one libhdf5 is there twice'
-log, expected = sys.argv[1:]
-for _ in range(3):
-    with h5py.File(log) as f, netCDF4.Dataset(log) as g, h5py.File(expected) as wanted:
-        assert (f['T'][...] == wanted['T'][...]).all() and (g['T'][...] == wanted['T'][...]).all()
-one, other = netCDF4.Dataset(log), h5py.File(log)
-one.close()
-assert other['T'][...].shape
-";
-    let files = ["netcdf4_wrf.log.h5", "netcdf4_wrf.expected.h5"].map(|name| corpus().join(name));
-    python.run(code, &[&files[0], &files[1]]);
-}
-
 /// Without the file driver in the environment, and with it.
 #[test]
 fn the_file_driver_and_the_connector_go_together() {
@@ -188,9 +134,7 @@ fn the_file_driver_and_the_connector_go_together() {
 #[test]
 fn an_old_library_sees_nothing() {
     let connector = Connector::new();
-    let Some(old) = Python::old() else {
-        return;
-    };
+    let Some(old) = Python::old() else { return };
     let old = old.with_variables(connector.used());
     let code = "
 import h5py, sys
@@ -233,39 +177,4 @@ except OSError as e:
     if let Ok(output) = Command::new("ncdump").arg("-h").arg(&log).output() {
         assert!(output.status.code().is_some(), "{}", said(&output));
     }
-}
-
-#[test]
-fn a_log_directory_is_read_by_each_of_its_names() {
-    let dir = tempfile::tempdir().unwrap();
-    copy(
-        &people::corpus("corpus-adios/b5_steps.bp"),
-        &dir.path().join("run.bp"),
-    );
-    let connector = Connector::new();
-    let Some(python) = connector.passing_python() else {
-        return;
-    };
-    let code = "
-import os, sys
-import h5py
-os.chdir(sys.argv[1])
-def read(name):
-    found = {}
-    def note(path, item):
-        if isinstance(item, h5py.Dataset):
-            found[path] = repr(item[()])
-    with h5py.File(name, 'r') as f:
-        f.visititems(note)
-    return found
-found = [read(name) for name in ('run.bp', 'run.bp/', 'run.bp/md.idx', 'run.bp.h5')]
-print(found[0] != {} and all(one == found[0] for one in found), [list(one) for one in found])
-with h5py.File('run.bp.h5', 'r'), h5py.File('run.bp.h5', 'w') as f:
-    f['new'] = 1
-print(list(read('run.bp.h5')))
-";
-    let told = python.run(code, &[dir.path()]);
-    let lines: Vec<&str> = told.lines().collect();
-    assert!(lines[0].starts_with("True"), "{told}");
-    assert_eq!(lines[1], "['new']", "{told}");
 }

@@ -90,9 +90,7 @@ fn four_ranks_are_told_what_is_refused() {
 #[test]
 fn ranks_delete_logs_together() {
     let connector = Connector::new();
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("connector", "deletes");
     for options in ["h5logfs subfiles=2", "h5logfs"] {
         let dir = tempfile::tempdir().unwrap();

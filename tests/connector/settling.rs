@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::amount::each_variant;
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
@@ -194,7 +195,7 @@ fn whatever_keeps_a_close_from_settling_the_program_is_told() {
         if hindrance == "user" && !is_root() {
             continue;
         }
-        for objects in ["all", "own"] {
+        each_variant(&["all", "own"], |objects| {
             let path = dir.path().join(format!("{name}-{objects}.h5"));
             let options = "h5logfs settle=yes";
             let made = made_by(program, &connector, options, &path, [hindrance, objects]);
@@ -209,7 +210,7 @@ fn whatever_keeps_a_close_from_settling_the_program_is_told() {
             // The repeated close has succeeded.
             assert!(!said.contains("the file is closed"), "{name}: {said}");
             is_whole(&path, "rows", 190);
-        }
+        });
     }
 }
 
@@ -219,7 +220,7 @@ fn all_ranks_are_told_that_their_file_is_not_settled() {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    for program in ["/nonexistent/h5logfs", "/bin/false"] {
+    each_variant(&["/nonexistent/h5logfs", "/bin/false"], |program| {
         for (objects, words) in ["none", "type"].into_iter().zip(NOT_SETTLED) {
             let path = dir.path().join("log.h5");
             let mut mpirun = Mpi::of_build().run(2, &hdf5.compiled("connector", "settles"));
@@ -238,7 +239,7 @@ fn all_ranks_are_told_that_their_file_is_not_settled() {
             is_whole(&path, "ranks", 1);
             fs::remove_file(path).unwrap();
         }
-    }
+    });
 }
 
 /// The first rank settles the shared file.

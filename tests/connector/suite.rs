@@ -1,8 +1,10 @@
-//! The test suites of h5py, h5netcdf and PyTables: outcomes with the connector equal those without it.
+//! The test suites of h5py, h5netcdf and PyTables: outcomes with the connector equal those without it, and those of h5py
+//! with the file driver, too.
 
 use std::collections::BTreeSet;
 
 use crate::common::connector::Connector;
+use crate::common::driver::Driver;
 use crate::common::readers::Python;
 use crate::common::suite::{
     Outcomes, count, differing, outcomes, outcomes_of, outcomes_of_modules,
@@ -73,18 +75,19 @@ const PYTABLES: &[(&str, &str)] = &[
     ("ComprTestCase.test01_read", FILTERED),
 ];
 
-/// A minute: run by `make test-h5py`.
+/// A minute for each plug-in: run by `make test-h5py`.
 #[test]
 #[ignore = "takes long"]
-fn the_tests_of_h5py_come_out_as_without_the_connector() {
-    let connector = Connector::new();
-    let (Some(with), Some(without)) = (connector.passing_python(), Python::new()) else {
-        return;
-    };
-    let (with, without) = (outcomes(&with), outcomes(&without));
-    let differing = differing(&with, &without);
-    assert!(differing.is_empty(), "{}", differing.join("\n"));
-    eprintln!("{}", count(&with));
+fn the_tests_of_h5py_come_out_as_without_a_plug_in() {
+    let (connector, driver) = (Connector::new(), Driver::new());
+    let Some(without) = Python::new() else { return };
+    let without = outcomes(&without);
+    for with in [connector.passing_python(), driver.python()] {
+        let with = outcomes(&with.unwrap());
+        let differing = differing(&with, &without);
+        assert!(differing.is_empty(), "{}", differing.join("\n"));
+        eprintln!("{}", count(&with));
+    }
 }
 
 /// Three minutes.

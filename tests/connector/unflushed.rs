@@ -83,9 +83,7 @@ fn left_with(how: &str, flush_every: &str) -> Option<tempfile::TempDir> {
 
 #[test]
 fn a_program_that_never_flushed_loses_nothing_without_a_word() {
-    let Some(dir) = left("never") else {
-        return;
-    };
+    let Some(dir) = left("never") else { return };
     let dir = dir.path();
     let kept = "log.h5.h5logfs-unflushed";
     for command in ["inspect", "ls", "check"] {
@@ -147,9 +145,7 @@ fn what_is_spilled_before_the_first_flush_can_be_taken_in() {
 
 #[test]
 fn what_a_program_wrote_after_its_flush_is_shown_and_taken_in() {
-    let Some(dir) = left("flush") else {
-        return;
-    };
+    let Some(dir) = left("flush") else { return };
     let Some(python) = Python::new() else {
         return;
     };
@@ -206,9 +202,7 @@ print(*libhdf5.errors())
 /// The successor of a killed program decides from where it continues.
 #[test]
 fn a_program_goes_on_from_what_no_flush_covers_where_it_wants_that() {
-    let Some(dir) = left("flush") else {
-        return;
-    };
+    let Some(dir) = left("flush") else { return };
     let (connector, driver) = (Connector::new(), Driver::new());
     let (Some(plain), Some(reader)) = (Python::new(), driver.python()) else {
         return;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::common::amount::each_variant;
 use crate::common::connector::Connector;
 use crate::common::hosts::Hdf5;
 use crate::common::make::{built_connector, built_driver, built_parallel_connector};
@@ -235,26 +236,16 @@ fn check(library: Option<PathBuf>) {
     }
 }
 
+/// Of HDF5 1.10, of 1.14 with MPI, and of those in wheels.
 #[test]
-fn of_h5py() {
-    check(Python::new().map(|python| python.library_of("h5py")));
-}
-
-#[test]
-fn of_netcdf4() {
-    check(Python::new().map(|python| python.library_of("netCDF4")));
-}
-
-/// Debian's HDF5 1.10.
-#[test]
-fn of_debian() {
-    check(Python::old().map(|python| python.library_of("h5py")));
-}
-
-/// HDF5 1.14, with MPI.
-#[test]
-fn of_parallel_programs() {
-    check(Hdf5::find().map(Hdf5::library));
+fn of_each_library() {
+    each_variant(&["Debian", "parallel", "h5py", "netCDF4"], |library| {
+        check(match *library {
+            "Debian" => Python::old().map(|python| python.library_of("h5py")),
+            "parallel" => Hdf5::find().map(Hdf5::library),
+            module => Python::new().map(|python| python.library_of(module)),
+        });
+    });
 }
 
 #[test]

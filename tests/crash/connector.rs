@@ -277,6 +277,21 @@ fn a_log_that_goes_on_from_what_no_flush_covers() {
     );
 }
 
+/// The writer and an HDF5 program append in turn. Some leave the log without a close, also where definitions add to an image.
+#[test]
+fn a_log_to_which_both_append() {
+    let connector = Connector::new();
+    let ways = &WAYS[1..];
+    run("both", 1, Work::Writer, ways, |stage, options| {
+        let of_writer = options.replace("=yes", "");
+        if write(stage, &connector, 0, options, "create flush close") {
+            stage.write(1, &of_writer, "open flush flush leave");
+            write(stage, &connector, 3, options, "open flush leave");
+            stage.write(4, &of_writer, "open flush close");
+        }
+    });
+}
+
 #[test]
 fn a_log_that_an_hdf5_program_makes_an_ordinary_file() {
     let connector = Connector::new();

@@ -1,36 +1,26 @@
-//! An unreadable file or element is an exception with the reason, and nothing else is printed.
+//! An unreadable file or element is an exception with the reason, and nothing else is printed: with the driver, and with
+//! the connector.
 
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::amount::each_variant;
+use crate::common::cases::{Reader, Way};
 use crate::common::driver::Driver;
-use crate::common::readers::{Python, corpus, project, reads_the_rest, said};
+use crate::common::readers::{Python, corpus, project, said};
 
-#[test]
-fn what_is_lost_or_damaged_is_refused_and_the_rest_is_read() {
-    let driver = Driver::new();
-    if let Some(python) = driver.python() {
-        let open = "h5py.File(path, 'r')";
-        reads_the_rest(&python, &corpus(), "import h5py", open, "OSError");
-    }
-}
-
-#[test]
-fn netcdf_reads_the_rest_too() {
-    let driver = Driver::new();
-    if let Some(python) = driver.python() {
-        let open = "netCDF4.Dataset(path).variables";
-        reads_the_rest(&python, &corpus(), "import netCDF4", open, "RuntimeError");
-    }
+/// Runs a test with a Python that uses one of the plug-ins, another one each day.
+pub fn with_a_plug_in(run: impl Fn(&Python)) {
+    each_variant(&[Way::Driver, Way::Connector], |way| {
+        if let Some(reader) = Reader::new(*way, &corpus(), "") {
+            run(&reader.python);
+        }
+    });
 }
 
 /// Each of two libhdf5 in one process reads, and has its own errors, in any order of use.
 #[test]
 fn an_error_goes_to_the_library_that_called() {
-    let driver = Driver::new();
-    let Some(python) = driver.python() else {
-        return;
-    };
     let code = "
 import sys
 import h5py, netCDF4
@@ -59,6 +49,12 @@ for _ in range(3):
     by_netcdf()
     by_netcdf()
     by_h5py()
+for write in (lambda: h5py.File(good, 'r+'), lambda: netCDF4.Dataset(good, 'r+')):
+    try:
+        write()
+        sys.exit('no error')
+    except OSError:
+        pass
 # Files of both are open at the same time.
 one, other = h5py.File(good), netCDF4.Dataset(good)
 assert (one['T'][...] == other['T'][...]).all()
@@ -67,20 +63,18 @@ assert one['T'][...].shape
 ";
     let corpus = corpus();
     let files = ["netcdf4_wrf.log.h5", "bad_size0.log.h5"].map(|name| corpus.join(name));
-    let output = python.command().args(["-c", code]).args(files).output();
-    let output = output.unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    assert_eq!(text, "");
+    with_a_plug_in(|python| {
+        let output = python.command().args(["-c", code]).args(&files).output();
+        let output = output.unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text, "");
+    });
 }
 
 /// libhdf5 prints errors by itself unless a program disables that: once, when the program's call fails.
 #[test]
 fn errors_are_printed_once_and_by_libhdf5() {
-    let driver = Driver::new();
-    let Some(python) = driver.python() else {
-        return;
-    };
     let code = "
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -88,30 +82,33 @@ from libhdf5 import lib
 path = sys.argv[2].encode()
 assert lib.H5Fopen(path, 0, 0) < 0
 assert lib.H5Fopen(path + b'-', 0, 0) < 0
+assert lib.H5Fopen(sys.argv[3].encode(), 1, 0) < 0
 ";
-    let tools = project().join("tests/tools");
-    let output = python
-        .command()
-        .args(["-c", code])
-        .arg(tools)
-        .arg(corpus().join("truncated.log.h5"))
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    let count = |part: &str| text.matches(part).count();
-    assert_eq!(count("HDF5-DIAG"), 2, "{text}");
-    assert_eq!(count("truncated.log.h5: "), 1, "{text}");
-    assert_eq!(count("truncated.log.h5-', errno = 2"), 1, "{text}");
+    let files = ["truncated.log.h5", "tiny.log.h5"].map(|name| corpus().join(name));
+    with_a_plug_in(|python| {
+        let mut command = python.command();
+        command
+            .args(["-c", code])
+            .arg(project().join("tests/tools"));
+        let output = command.args(&files).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        for (part, times) in [
+            ("HDF5-DIAG", 3),
+            ("truncated.log.h5: ", 1),
+            ("truncated.log.h5-', errno = 2", 1),
+            ("this is a log, which HDF5 programs can only read", 1),
+        ] {
+            assert_eq!(text.matches(part).count(), times, "{part}: {text}");
+        }
+    });
 }
 
 /// C programs may contain copies of libhdf5's variables.
 #[test]
 fn errors_reach_a_program_that_holds_the_error_numbers() {
     let driver = Driver::new();
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let code = "
 import glob, importlib.util, os
 packages = os.path.dirname(os.path.dirname(importlib.util.find_spec('h5py').origin))

@@ -3,15 +3,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod corpus;
-mod damaged;
 mod errors;
+mod flushes;
 mod hosts;
 mod log_dirs;
-mod moments;
 mod options;
 mod parallel;
 mod plain;
 mod sets;
-mod suite;
 mod writing;

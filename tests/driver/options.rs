@@ -6,9 +6,7 @@ use crate::common::readers::{Python, corpus, project};
 #[test]
 fn a_program_names_the_driver_for_one_file() {
     let driver = Driver::new();
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let python = python.with_variables(driver.known());
     let code = "
 import ctypes, sys

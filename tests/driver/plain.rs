@@ -45,9 +45,7 @@ fn plain_files_are_those_of_the_default_driver() {
 /// The disk state of a file that the program is writing is unreadable. libhdf5 has it open.
 #[test]
 fn a_file_that_the_program_writes_is_opened_again() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let (dir, driver) = (tempfile::tempdir().unwrap(), Driver::new());
     let mut program = Command::new(hdf5.compiled("connector", "again"));
     // The program that would look at its bytes is missing.

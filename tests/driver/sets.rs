@@ -79,9 +79,7 @@ impl Set {
 
 #[test]
 fn what_parallel_hdf5_has_written_is_what_it_reads() {
-    let Some(hdf5) = Hdf5::find() else {
-        return;
-    };
+    let Some(hdf5) = Hdf5::find() else { return };
     let program = hdf5.compiled("subfiling", "sets");
     let first = first_seed();
     for seed in first..first + cases(CASES) as u64 {

@@ -70,9 +70,7 @@ fn judge(python: &Python, library: &Path) -> (Cells, String) {
 
 /// Checks that the libhdf5 in a Python module judges as the table says.
 fn check(module: &str) {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let library = python.library_of(module);
     let (found, text) = judge(&python, &library);
     if std::env::var_os("H5LOGFS_TEST_WRITE_HDF5").is_some() {

@@ -65,9 +65,7 @@ fn read(file: &Path) {
 
 /// Makes a file with `make` under many names, and runs `act` on all of them at once.
 fn attack(name: &str, files: usize, make: impl FnOnce(&Path), act: impl Fn(&Attack, &Path) + Sync) {
-    let Some(arena) = Arena::new() else {
-        return;
-    };
+    let Some(arena) = Arena::new() else { return };
     let dir = arena.source(ALICE);
     let of = |number: usize| format!("bomb-{number}.h5");
     make(&dir.join(of(0)));
@@ -217,9 +215,7 @@ fn large_records() {
 /// Open logs with user blocks that take all memory for views, and one more log of another user.
 #[test]
 fn large_user_blocks() {
-    let Some(arena) = Arena::new() else {
-        return;
-    };
+    let Some(arena) = Arena::new() else { return };
     let dir = arena.source(ALICE);
     // User blocks of 64 MiB down to 1 KiB, so that they fill the memory completely.
     let names: Vec<String> = (0..59).map(|number| format!("block-{number}.h5")).collect();

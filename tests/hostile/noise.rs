@@ -16,9 +16,7 @@ use crate::common::{errno, wait_until};
 
 #[test]
 fn broken_files_by_the_thousand() {
-    let Some(arena) = Arena::new() else {
-        return;
-    };
+    let Some(arena) = Arena::new() else { return };
     let dir = arena.source(ALICE);
     for number in 0..2500 {
         break_file(&dir.join(format!("broken-{number}.h5")));
@@ -67,9 +65,7 @@ fn broken_files_by_the_thousand() {
 /// A user's errors with another user's file leave room for the errors of the owner.
 #[test]
 fn the_damaged_file_of_another_user() {
-    let Some(arena) = Arena::new() else {
-        return;
-    };
+    let Some(arena) = Arena::new() else { return };
     let (chunks, bytes) = (600, 4096);
     let dataset = Dataset::new("data", 0, Type::U8, &[chunks, bytes]).chunked(&[1, bytes]);
     let beyond =
@@ -99,9 +95,7 @@ fn the_damaged_file_of_another_user() {
 
 #[test]
 fn statistics_that_are_held_open() {
-    let Some(arena) = Arena::new() else {
-        return;
-    };
+    let Some(arena) = Arena::new() else { return };
     let stats = arena.mounted.join(".h5logfs/stats");
     let open = || File::open(&stats);
     let held = arena.attack("all statistics files that a user may open", |_| {

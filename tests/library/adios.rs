@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::common::PROGRAM;
 use crate::common::encoder::read_whole;
-use crate::common::readers::{Python, project, said};
+use crate::common::readers::project;
 
 /// The file that stands for a directory in a scan.
 const INDEX: &str = "md.idx";
@@ -74,45 +74,6 @@ fn copy(name: &str) -> TempDir {
         .unwrap();
     }
     copy
-}
-
-#[test]
-fn each_directory_is_exported_as_expected() {
-    let out = tempfile::tempdir().unwrap();
-    // BP4 does not distinguish attributes of one element from scalars, which openPMD files have.
-    let (mut exact, mut with_scalars) = (Vec::new(), Vec::new());
-    for name in cases() {
-        let got = out.path().join(format!("{name}.h5"));
-        let mut export = Command::new(PROGRAM);
-        export
-            .arg("export")
-            .arg(directory(&name).join(INDEX))
-            .arg(&got);
-        let output = export.output().unwrap();
-        assert!(got.exists(), "{name}: {}", said(&output));
-        let pairs = if name.starts_with("openpmd_b4") {
-            &mut with_scalars
-        } else {
-            &mut exact
-        };
-        pairs.extend([got, corpus().join(format!("{name}.expected.h5"))]);
-    }
-    for python in Python::all() {
-        for (options, pairs) in [(None, &exact), (Some("--scalars"), &with_scalars)] {
-            let output = python
-                .tool("adiossame.py")
-                .args(options)
-                .args(pairs)
-                .output();
-            let output = output.unwrap();
-            assert!(
-                output.status.success(),
-                "{}: {}",
-                python.name,
-                said(&output)
-            );
-        }
-    }
 }
 
 /// A kernel may have cached bytes of an earlier scan.

@@ -227,7 +227,7 @@ fn end_to_end() -> Option<(TempDir, Vec<Case>)> {
 }
 
 #[test]
-fn a_mount_shows_logs_to_all_readers() {
+fn h5dump_reads_mounted_logs() {
     let Some((dir, made)) = end_to_end() else {
         return;
     };
@@ -235,15 +235,8 @@ fn a_mount_shows_logs_to_all_readers() {
         return;
     }
     let mounted = Mounted::new(dir.path(), "");
-    let shown = |log: &Path| mounted.join(log.file_name().unwrap());
-    let pairs: Vec<_> = made
-        .iter()
-        .map(|case| (shown(&case.log), case.expected.clone()))
-        .collect();
-    for python in Python::all() {
-        python.assert_same(&pairs);
-    }
-    for (got, _) in &pairs {
+    for case in made {
+        let got = mounted.join(case.log.file_name().unwrap());
         let dump = Command::new("h5dump").arg(got).output().unwrap();
         assert!(dump.status.success(), "{}", said(&dump));
         assert!(dump.stderr.is_empty(), "{}", said(&dump));

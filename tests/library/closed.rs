@@ -14,12 +14,13 @@ use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_objects::defined::metadata_image;
 use h5logfs_output::automatic::Cause;
 use h5logfs_output::files::Files;
 use h5logfs_output::log_writer::{LogWriter, Part};
 use h5logfs_output::{Base, LocalOutcome, Options, Ranks, Subfiles};
 use h5logfs_scan::closing::{Did, Handled, How, Outcome, recover};
-use h5logfs_scan::definitions::ClosedLog;
+use h5logfs_scan::reopened::ClosedLog;
 use h5logfs_scan::scan;
 use tempfile::TempDir;
 
@@ -120,15 +121,11 @@ fn recovered(path: &Path) -> u64 {
 fn append(path: &Path) -> std::result::Result<LogWriter, String> {
     let options = Options::default();
     let base = |recorded: Option<&Recorded>| match recorded {
-        Some(recorded) => {
-            let lines = recorded.state().into_iter().map(Line::Define);
-            Base::of_journal(recorded, lines.collect())
-        }
+        Some(recorded) => Base::of_journal(recorded, Vec::new())?.onto(&*metadata_image(recorded)?),
         None => {
             let (dir, name) = SourceDir::of_file(path).map_err(|e| e.to_string())?;
             let log = ClosedLog::read(&dir, &name).map_err(|e| e.to_string())?;
-            let lines = log.definitions.into_iter().map(Line::Define);
-            Base::of_closed(&dir, &log.sources, &log.tables, lines.collect())
+            Base::of_closed(&dir, &log.sources, &log.tables, Vec::new())?.onto(&log.image)
         }
     };
     let files = Files::append(path, &Ranks::one(), &options, base);

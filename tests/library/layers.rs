@@ -325,7 +325,7 @@ const PLUGINS: [&str; 3] = [
 /// over them.
 const IN_FEW_FILES: [(&str, &str, usize); 2] = [
     ("crates/view/src", "impl View {", 1),
-    ("crates/connector/src", "impl Log {", 3),
+    ("crates/connector/src", "impl WrittenLog {", 3),
 ];
 
 #[test]
@@ -377,23 +377,38 @@ fn plug_ins_print_nothing() {
 }
 
 /// The crates of this project, and the others that each may use.
-const CRATES: [(&str, &[&str]); 21] = [
+const CRATES: [(&str, &[&str]); 22] = [
     ("h5logfs-common", &[]),
     ("h5logfs-adios", &["h5logfs-common"]),
-    ("h5logfs-log", &["h5logfs-common", "h5logfs-adios"]),
+    ("h5logfs-hdf5-format", &["h5logfs-common"]),
+    (
+        "h5logfs-log",
+        &["h5logfs-common", "h5logfs-adios", "h5logfs-hdf5-format"],
+    ),
     (
         "h5logfs-objects",
-        &["h5logfs-common", "h5logfs-adios", "h5logfs-log"],
+        &[
+            "h5logfs-common",
+            "h5logfs-adios",
+            "h5logfs-hdf5-format",
+            "h5logfs-log",
+        ],
     ),
     (
         "h5logfs-view",
-        &["h5logfs-common", "h5logfs-adios", "h5logfs-log"],
+        &[
+            "h5logfs-common",
+            "h5logfs-adios",
+            "h5logfs-hdf5-format",
+            "h5logfs-log",
+        ],
     ),
     (
         "h5logfs-catalog",
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
         ],
@@ -403,8 +418,8 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
-            "h5logfs-objects",
             "h5logfs-view",
             "h5logfs-catalog",
         ],
@@ -414,6 +429,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
         ],
@@ -424,6 +440,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -435,6 +452,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -450,6 +468,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -462,6 +481,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -477,6 +497,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -493,6 +514,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -504,6 +526,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
         ],
@@ -513,6 +536,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-output",
@@ -523,6 +547,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -538,8 +563,8 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
-            "h5logfs-objects",
             "h5logfs-view",
             "h5logfs-catalog",
             "h5logfs-arrays",
@@ -550,6 +575,7 @@ const CRATES: [(&str, &[&str]); 21] = [
         &[
             "h5logfs-common",
             "h5logfs-adios",
+            "h5logfs-hdf5-format",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -614,6 +640,7 @@ fn crates_use_only_what_is_below_them() {
 fn logs_views_and_plug_ins_need_no_c_library_and_no_program() {
     for name in [
         "h5logfs-common",
+        "h5logfs-hdf5-format",
         "h5logfs-log",
         "h5logfs-objects",
         "h5logfs-view",

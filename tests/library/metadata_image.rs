@@ -97,9 +97,7 @@ fn what_a_program_defines_is_shown_and_closed() {
 
 #[test]
 fn with_subfiles_only_the_master_has_the_objects() {
-    let Some(python) = Python::old() else {
-        return;
-    };
+    let Some(python) = Python::old() else { return };
     let dir = tempfile::tempdir().unwrap();
     let made = Made::by(&python, dir.path(), "v110");
     let log = dir.path().join("log.h5");
@@ -289,9 +287,7 @@ fn a_root_group_with_all_its_names_in_heaps_is_closed() {
 /// shows something. Neither the program nor the test crashes; the test scans in another process.
 #[test]
 fn damaged_metadata_images_harm_nothing() {
-    let Some(python) = Python::old() else {
-        return;
-    };
+    let Some(python) = Python::old() else { return };
     let temp = tempfile::tempdir().unwrap();
     let made = Made::by(&python, temp.path(), "v110");
     let path = temp.path().join("log.h5");

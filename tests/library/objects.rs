@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
-use h5logfs_objects::Objects;
+use h5logfs_hdf5_format::HeaderBytes;
+use h5logfs_hdf5_format::Objects;
 use serde_json::Value as Json;
 
 use crate::common::encoder::{export, open_view};
@@ -97,9 +97,7 @@ fn assert_seen_as_by_h5py(python: &Python, files: &[PathBuf]) {
 
 #[test]
 fn objects_of_all_kinds_are_as_h5py_sees_them() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let files = make(&python, "make", dir.path());
     assert!(files.len() > 4);
@@ -108,9 +106,7 @@ fn objects_of_all_kinds_are_as_h5py_sees_them() {
 
 #[test]
 fn objects_of_the_corpus_are_as_h5py_sees_them() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let expected = |dir: &Path| {
         let names = all_sound_cases(dir);
         let path = |name: String| dir.join(format!("{name}.expected.h5"));
@@ -126,9 +122,7 @@ fn objects_of_the_corpus_are_as_h5py_sees_them() {
 /// The image alone has everything except the places and content of chunks.
 #[test]
 fn objects_of_logs_are_as_h5py_sees_them_in_the_canonical_file() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let (mut files, mut seen) = (Vec::new(), Vec::new());
     let names = all_sound_cases(&corpus());
@@ -193,9 +187,7 @@ fn read_by(file: &Path, look: impl Fn(&Objects<Counted>) -> bool) -> u64 {
 fn one_of_many_is_found_by_its_name() {
     /// A fractal heap block has 64 KiB, and is read whole to compare its checksum.
     const MOST: u64 = 96 << 10;
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let files = make(&python, "large", dir.path());
     assert_seen_as_by_h5py(&python, &files);

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::common::amount::each_variant;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::people::{ALICE, copy, corpus};
 use crate::common::unclosed;
@@ -412,7 +413,7 @@ fn a_signal_leaves_nothing_of_a_result() {
     fs::write(&old, "a file of the user").unwrap();
     let before = state(dir.path());
     for command in COMMANDS {
-        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        each_variant(&[Signal::INT, Signal::TERM, Signal::HUP], |signal| {
             for target in [&old, &dir.path().join("new.h5")] {
                 let mut child = make(command, &[&log, target])
                     .arg(REPLACE)
@@ -420,13 +421,13 @@ fn a_signal_leaves_nothing_of_a_result() {
                     .spawn()
                     .unwrap();
                 wait_for_unfinished(&mut child, dir.path());
-                kill_process(Pid::from_child(&child), signal).unwrap();
+                kill_process(Pid::from_child(&child), *signal).unwrap();
                 let status = child.wait().unwrap();
                 let about = format!("{command} and {signal:?}: {status}");
                 assert_eq!(status.signal(), Some(signal.as_raw()), "{about}");
                 assert!(state(dir.path()) == before, "{about}");
             }
-        }
+        });
     }
     // Without a signal it finishes.
     assert!(

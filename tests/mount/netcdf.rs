@@ -124,7 +124,7 @@ fn a_classic_file_without_logs_is_hdf5_where_that_is_asked_for() {
         return;
     }
     let (dir, cases) = classic_files();
-    let cases = part(cases, 3);
+    let cases = part(cases, 6);
     let mounted = Mounted::new(dir.path(), "netcdf=hdf5");
     let jobs = cases.iter().map(|case| {
         let shown = mounted.join(&case.name);

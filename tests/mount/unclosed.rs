@@ -181,9 +181,7 @@ fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
 /// in the layout.
 #[test]
 fn a_damaged_journal_is_told_by_an_attribute() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     if !can_mount(User::Caller) {
         return;
     }
@@ -251,9 +249,9 @@ fn a_log_without_its_journal_is_refused() {
     let mut newer = Log::begin();
     newer.journal.clear();
     newer.said = unclosed::Crc::default();
-    newer.line(r#"{"journal":2,"file":"","writer":"","ranks":1,"subfiles":0,"config":0}"#);
+    newer.line(r#"{"journal":3,"file":"","writer":"","ranks":1,"subfiles":0,"config":0}"#);
     newer.save();
-    assert_refused(newer.view(), "a journal of version 2");
+    assert_refused(newer.view(), "a journal of version 3");
 }
 
 #[test]
@@ -675,9 +673,7 @@ fn chunks_of_a_growing_log_are_its_records() {
 /// The log is mounted before its close, and is closed under the mount.
 #[test]
 fn a_log_of_an_hdf5_program_is_mounted() {
-    let Some(python) = Python::old() else {
-        return;
-    };
+    let Some(python) = Python::old() else { return };
     if !can_mount(User::Caller) {
         return;
     }

@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 
+import libhdf5
+
 I = ctypes.c_int64
 UNLIMITED = 2**64 - 1
 # Functions that return an identifier; all others return a status or a number.
@@ -24,18 +26,11 @@ class Hdf5Error(Exception):
     """The first message of the error stack."""
 
 
-class Entry(ctypes.Structure):
-    """H5E_error2_t."""
-    _fields_ = [("cls", I), ("major", I), ("minor", I), ("line", ctypes.c_uint), ("func", ctypes.c_char_p),
-                ("file", ctypes.c_char_p), ("desc", ctypes.c_char_p)]
-
-
 class Sequence(ctypes.Structure):
     """hvl_t."""
     _fields_ = [("length", ctypes.c_size_t), ("at", ctypes.c_void_p)]
 
 
-VISIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.POINTER(Entry), ctypes.c_void_p)
 LINK = ctypes.CFUNCTYPE(ctypes.c_int, I, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -43,10 +38,8 @@ class Hdf5:
     """The functions of a libhdf5. They take integers of any size, bytes and arrays, and raise on failure."""
 
     def __init__(self, path):
-        self._lib = ctypes.CDLL(path)
-        if self._lib.H5open() < 0:
-            raise SystemExit("the library does not start")
-        self._lib.H5Eset_auto2(I(0), None, None)
+        self._lib = libhdf5.load(path)
+        self._lib.H5Eset_auto2(0, None, None)
         # Object references of a program, which must stay in memory.
         self.kept = []
 
@@ -60,23 +53,14 @@ class Hdf5:
     def __getattr__(self, name):
         function = getattr(self._lib, name)
         function.restype = I if name in IDENTIFIERS else ctypes.c_int
+        function.argtypes = None
 
         def call(*arguments):
             result = function(*(I(a) if isinstance(a, int) else a for a in arguments))
             if result < 0:
-                raise Hdf5Error(f"{name}: {self.reason()}")
+                raise Hdf5Error(f"{name}: {libhdf5.reason(self._lib)}")
             return result
         return call
-
-    def reason(self):
-        said = []
-
-        @VISIT
-        def visit(_number, entry, _data):
-            said.append((entry.contents.desc or b"").decode(errors="replace"))
-            return 0
-        self._lib.H5Ewalk2(I(0), 0, visit, None)
-        return said[0].replace("\n", " ") if said else "nothing on the error stack"
 
     def size_of(self, datatype):
         self._lib.H5Tget_size.restype = ctypes.c_size_t

@@ -9,49 +9,26 @@ import ctypes
 import os
 import sys
 
+import libhdf5
+
 I = ctypes.c_int64
 POINTER = ctypes.c_void_p
 
 
-class Error(ctypes.Structure):
-    """H5E_error2_t."""
-    _fields_ = [("cls", I), ("major", I), ("minor", I), ("line", ctypes.c_uint), ("func", ctypes.c_char_p),
-                ("file", ctypes.c_char_p), ("desc", ctypes.c_char_p)]
-
-
-VISIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.POINTER(Error), POINTER)
 MEMBER = ctypes.CFUNCTYPE(ctypes.c_int, I, ctypes.c_char_p, POINTER, POINTER)
 
 
 def load(path):
-    lib = ctypes.CDLL(path)
+    lib = libhdf5.load(path)
     for name, result, arguments in (
-        ("H5Fopen", I, [ctypes.c_char_p, ctypes.c_uint, I]),
-        ("H5Fclose", ctypes.c_int, [I]),
         ("H5Dopen2", I, [I, ctypes.c_char_p, I]),
         ("H5Dread", ctypes.c_int, [I, I, I, I, I, POINTER]),
         ("H5Dclose", ctypes.c_int, [I]),
-        ("H5Eset_auto2", ctypes.c_int, [I, POINTER, POINTER]),
-        ("H5Ewalk2", ctypes.c_int, [I, ctypes.c_int, VISIT, POINTER]),
     ):
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
-    if lib.H5open() < 0:
-        raise SystemExit("the library does not start")
     lib.H5Eset_auto2(0, None, None)
     return lib
-
-
-def reason(lib):
-    """The innermost message of the error stack."""
-    said = []
-
-    @VISIT
-    def visit(_number, error, _data):
-        said.append((error.contents.desc or b"").decode(errors="replace"))
-        return 0
-    lib.H5Ewalk2(0, 0, visit, None)
-    return said[0].replace("\n", " ") if said else "nothing on the error stack"
 
 
 def members(lib, file):
@@ -65,14 +42,14 @@ def members(lib, file):
     iterate = getattr(lib, "H5Literate2", None) or lib.H5Literate
     iterate.argtypes = [I, ctypes.c_int, ctypes.c_int, POINTER, MEMBER, POINTER]
     if iterate(file, 0, 0, None, member, None) < 0:
-        return reason(lib)
+        return libhdf5.reason(lib)
     if "d" not in names:
         return " ".join(names)
     dataset = lib.H5Dopen2(file, b"d", 0)
     room = ctypes.create_string_buffer(64)
     byte = I.in_dll(lib, "H5T_NATIVE_UCHAR_g").value
     read = lib.H5Dread(dataset, byte, 0, 0, 0, room)
-    said = room.value.decode() if read >= 0 else reason(lib)
+    said = room.value.decode() if read >= 0 else libhdf5.reason(lib)
     lib.H5Dclose(dataset)
     return " ".join(names) + f" ({said})"
 
@@ -80,10 +57,10 @@ def members(lib, file):
 def opened(lib, path, fapl):
     file = lib.H5Fopen(path.encode(), 0, fapl)
     if file < 0:
-        return "refused: " + reason(lib)
+        return "refused: " + libhdf5.reason(lib)
     said = members(lib, file)
     if lib.H5Fclose(file) < 0:
-        said += ", not closed: " + reason(lib)
+        said += ", not closed: " + libhdf5.reason(lib)
     return said
 
 
@@ -96,7 +73,7 @@ def connector_list(lib):
     lib.H5Fis_accessible.argtypes = [ctypes.c_char_p, I]
     fapl = lib.H5Pcreate(I.in_dll(lib, "H5P_CLS_FILE_ACCESS_ID_g").value)
     if lib.H5Pset_vol(fapl, lib.H5VLregister_connector_by_name(b"h5logfs", 0), None) < 0:
-        raise SystemExit(f"no connector: {reason(lib)}")
+        raise SystemExit(f"no connector: {libhdf5.reason(lib)}")
     return fapl
 
 

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::capi::{Installed, PREFIX, RANKS, pkg_config, run};
 use crate::common::PROGRAM;
+use crate::common::amount::each_variant;
 use crate::common::mpirun::{Job, Mpi};
 use crate::common::readers::{Python, project};
 
@@ -59,12 +60,12 @@ fn programs_of_fortran_use_the_module() {
     let expected = format!("{PREFIX}/include/h5logfs.F90");
     assert!(named.trim().ends_with(&expected), "{named}");
     let old = ["-DOLD_MPI", "-DH5LOGFS_WITHOUT_MPI_F08"];
-    for flags in [&[][..], &old] {
+    each_variant(&[&[][..], &old], |flags| {
         let dir = tempfile::tempdir().unwrap();
         if let Some(program) = compile_fortran("writer.F90", flags, dir.path()) {
             check_fortran(&program, dir.path(), "log.h5");
         }
-    }
+    });
 }
 
 /// The names of the fields of a struct, in their order.

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::capi::{Bench, has_cxx};
+use crate::common::amount::each_variant;
 use crate::common::mpirun::{Job, Mpi, program};
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, names_in, wait_until};
@@ -42,11 +43,12 @@ fn check_arguments(program: &Path, name: &str) {
     let (succeeded, said) = says(program, &["--help"]);
     assert!(succeeded && said.starts_with(&usage), "{said}");
     assert_eq!(said.matches("Usage").count(), 1, "{said}");
-    for wrong in [&[][..], &["one.h5", "two.h5"], &["--force", "one.h5"]] {
+    let wrong = [&[][..], &["one.h5", "two.h5"], &["--force", "one.h5"]];
+    each_variant(&wrong, |wrong| {
         let (succeeded, said) = says(program, wrong);
         assert!(!succeeded && said.contains(&usage), "{wrong:?}: {said}");
         assert_eq!(said.matches("Usage").count(), 1, "{said}");
-    }
+    });
     // One rank reports what all know.
     let (succeeded, said) = says(program, &["missing/one.h5"]);
     assert!(
@@ -65,13 +67,15 @@ fn examples_check_their_arguments() {
 
 #[test]
 fn examples_in_c_and_cxx_check_their_arguments() {
-    for name in ["heat", "events"] {
-        let bench = Bench::new(&format!("examples/c/{name}.c"));
-        check_arguments(&bench.program, name);
-    }
-    if has_cxx() {
-        check_arguments(&Bench::new("examples/cxx/heat.cpp").program, "heat");
-    }
+    let sources = ["c/heat.c", "c/events.c", "cxx/heat.cpp"];
+    each_variant(&sources, |source| {
+        if source.starts_with("cxx") && !has_cxx() {
+            return;
+        }
+        let bench = Bench::new(&format!("examples/{source}"));
+        let name = Path::new(source).file_stem().unwrap();
+        check_arguments(&bench.program, name.to_str().unwrap());
+    });
 }
 
 /// A job appends to the log of another one, with other numbers of ranks.

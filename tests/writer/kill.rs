@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use crate::common::PROGRAM;
+use crate::common::amount::each_variant;
 use crate::common::jobs::kill::{Pattern, kill_at_random};
 use crate::common::nodes::Place;
 
@@ -60,28 +61,17 @@ fn a_running_job_is_told_from_a_dead_one() {
     }
 }
 
+/// Also in subfiles. A killed append loses no earlier data.
 #[test]
 fn killed_ranks_leave_what_they_flushed() {
-    kill_at_random(&Place::Here, 0, false, 0);
-}
-
-#[test]
-fn killed_ranks_leave_what_they_flushed_in_one_subfile() {
-    kill_at_random(&Place::Here, 1, false, 10_000);
-}
-
-#[test]
-fn killed_ranks_leave_what_they_flushed_in_subfiles() {
-    kill_at_random(&Place::Here, 3, false, 20_000);
-}
-
-/// A killed append loses no earlier data.
-#[test]
-fn killed_ranks_leave_what_they_appended_to() {
-    kill_at_random(&Place::Here, 0, true, 30_000);
-}
-
-#[test]
-fn killed_ranks_leave_what_they_appended_to_in_subfiles() {
-    kill_at_random(&Place::Here, 3, true, 40_000);
+    let variants = [
+        (0, false, 0),
+        (1, false, 10_000),
+        (3, false, 20_000),
+        (0, true, 30_000),
+        (3, true, 40_000),
+    ];
+    each_variant(&variants, |(subfiles, sessions, offset)| {
+        kill_at_random(&Place::Here, *subfiles, *sessions, *offset);
+    });
 }

@@ -11,6 +11,7 @@ mod capi;
 mod collectives;
 mod compact;
 mod creation;
+mod earlier;
 mod examples;
 mod faults;
 mod followers;

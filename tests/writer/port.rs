@@ -41,8 +41,8 @@ impl Ported {
 
 /// The readers' view of the file that the program writes with `scales`.
 const SCALES: &str = "
-import sys, h5py
-with h5py.File(sys.argv[1], 'r') as f:
+import h5py
+with h5py.File(path, 'r') as f:
     pressure = f['air/pressure']
     assert [d.label for d in pressure.dims] == ['', 'place']
     time, x = pressure.dims
@@ -61,62 +61,67 @@ with h5py.File(sys.argv[1], 'r') as f:
 
 /// The view of netCDF and xarray, with both of its engines for such files.
 const NETCDF_SCALES: &str = "
-import sys, netCDF4, numpy, xarray
-with netCDF4.Dataset(sys.argv[1]) as f:
+import netCDF4, numpy, xarray
+with netCDF4.Dataset(path) as f:
     sizes = {name: (len(d), d.isunlimited()) for name, d in f.dimensions.items()}
     cells = len(f['x'])
     assert sizes == {'member': (2, False), 'time': (3, True), 'x': (cells, False)}, sizes
     assert f['air/pressure'].dimensions == ('time', 'x')
     assert sorted(f.variables) == ['seeds', 'time', 'x'], list(f.variables)
 for engine in 'netcdf4', 'h5netcdf':
-    with xarray.open_dataset(sys.argv[1], engine=engine) as d:
+    with xarray.open_dataset(path, engine=engine) as d:
         assert dict(d.sizes) == {'member': 2, 'time': 3, 'x': cells}, d
         assert set(d.coords) == {'time', 'x'} and list(d.data_vars) == ['seeds'], d
         assert d['time'][1] == numpy.datetime64('2000-01-01T06:00'), d['time']
         assert d['x'].values.tolist() == [n / 2 for n in range(cells)]
-    with xarray.open_datatree(sys.argv[1], engine=engine) as tree:
+    with xarray.open_datatree(path, engine=engine) as tree:
         pressure = tree['air/pressure']
         assert pressure.sel(time='2000-01-01T12:00', x=0.5).item() == 200, pressure
 ";
 
-fn check_scales(shown: &Path) {
+/// Checks these files, in one process of each Python.
+fn check_scales(shown: &[PathBuf]) {
+    let paths: Vec<&Path> = shown.iter().map(PathBuf::as_path).collect();
+    let of_each = |check: &str| {
+        let check = check.replace('\n', "\n    ");
+        format!("import sys\nfor path in sys.argv[1:]:\n    print(path, flush=True){check}")
+    };
     for python in Python::all() {
-        python.run(SCALES, &[shown]);
+        python.run(&of_each(SCALES), &paths);
     }
     if let Some(python) = Python::new() {
-        python.run(NETCDF_SCALES, &[shown]);
+        python.run(&of_each(NETCDF_SCALES), &paths);
     }
-    let head = Command::new("ncdump")
-        .arg("-h")
-        .arg(shown)
-        .output()
-        .unwrap();
-    let head = said(&head);
-    let shows = |line: &str| assert!(head.contains(line), "{head}");
-    shows("time = UNLIMITED ; // (3 currently)");
-    shows("double pressure(time, x) ;");
-    shows("int seeds(member) ;");
+    for path in shown {
+        let head = Command::new("ncdump").arg("-h").arg(path).output().unwrap();
+        let head = said(&head);
+        let shows = |line: &str| assert!(head.contains(line), "{head}");
+        shows("time = UNLIMITED ; // (3 currently)");
+        shows("double pressure(time, x) ;");
+        shows("int seeds(member) ;");
+    }
 }
 
 /// The names must be right in a closed, an unclosed and a recovered file, through a mount and after an export.
 #[test]
 fn dimensions_have_the_names_of_their_scales() {
     let (closed, open) = (Ported::write(2, "scales"), Ported::write(2, "open-scales"));
-    let exported = closed.exported("closed.h5");
-    check_scales(&exported);
     let unclosed = open.exported("unclosed.h5");
-    check_scales(&unclosed);
-    if can_mount(User::Caller) {
-        for ported in [&closed, &open] {
-            let mounted = Mounted::new(ported.dir.path(), "");
-            check_scales(&mounted.join("log.h5"));
-        }
-    }
+    let mut shown = vec![closed.exported("closed.h5"), unclosed.clone()];
+    let of_mounts: Vec<Mounted> = if can_mount(User::Caller) {
+        let mount = |ported: &Ported| Mounted::new(ported.dir.path(), "");
+        [&closed, &open].map(mount).into()
+    } else {
+        Vec::new()
+    };
+    shown.extend(of_mounts.iter().map(|mounted| mounted.join("log.h5")));
+    check_scales(&shown);
+    drop(of_mounts);
     let mut recover = Command::new(PROGRAM);
     let output = recover.arg("recover").arg(open.log()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let recovered = open.exported("recovered.h5");
-    check_scales(&recovered);
+    check_scales(std::slice::from_ref(&recovered));
     // The view before the close equals the view after it.
     for python in Python::all() {
         python.same(&unclosed, &recovered).unwrap();

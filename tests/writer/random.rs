@@ -6,41 +6,23 @@
 use std::fs;
 
 use crate::common::Mounted;
-use crate::common::amount::cases;
+use crate::common::amount::{cases, each_variant};
 use crate::common::jobs::random::{Mode, programs_on};
 use crate::common::mpirun::{Job, program};
 use crate::common::nodes::Place;
 use crate::common::readers::Python;
 
 #[test]
-fn random_programs_on_one_rank() {
-    programs_on(&Place::Here, 1, cases(8), Mode::Usual);
-}
-
-#[test]
-fn random_programs_on_two_ranks() {
-    programs_on(&Place::Here, 2, cases(8), Mode::Usual);
-}
-
-#[test]
-fn random_programs_on_three_ranks() {
-    programs_on(&Place::Here, 3, cases(8), Mode::Usual);
-}
-
-#[test]
-fn random_programs_on_four_ranks() {
-    programs_on(&Place::Here, 4, cases(8), Mode::Usual);
-}
-
-#[test]
-fn random_programs_on_seven_ranks() {
-    programs_on(&Place::Here, 7, cases(8), Mode::Usual);
+fn random_programs_on_some_ranks() {
+    each_variant(&[1, 2, 3, 4, 7], |ranks| {
+        programs_on(&Place::Here, *ranks, cases(8), Mode::Usual);
+    });
 }
 
 /// Flushed data is there although no rank finished.
 #[test]
 fn a_job_that_kills_itself_leaves_its_flushes() {
-    programs_on(&Place::Here, 4, 20, Mode::Abort);
+    programs_on(&Place::Here, 4, cases(20), Mode::Abort);
 }
 
 /// A flush of more bytes than MPI can count, lent and copied. It needs twice as many bytes of memory, and as many on

@@ -8,8 +8,10 @@ use super::dataset::Dataset;
 use h5logfs_catalog::direct::{self, Inside, OpenLog, Opened, Options};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
-use h5logfs_objects::{self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Value};
+use h5logfs_hdf5_format::HeaderBytes;
+use h5logfs_hdf5_format::{
+    self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Value,
+};
 
 /// One state of a log: the HDF5 objects that its program defined. Clones share the open log, also between threads.
 #[derive(Clone)]
@@ -47,7 +49,7 @@ pub enum Object {
     /// A dataset.
     Dataset(Box<Dataset>),
     /// A named datatype.
-    Datatype(h5logfs_objects::Datatype),
+    Datatype(h5logfs_hdf5_format::Datatype),
 }
 
 impl Log {

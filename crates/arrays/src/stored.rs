@@ -10,10 +10,10 @@ use h5logfs_common::buffers::zeroed;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::filters::{self, Filter};
+use h5logfs_hdf5_format::{Chunk, DatasetInfo, Layout, Objects};
+use h5logfs_hdf5_format::{HeaderBytes, read_vec};
 use h5logfs_log::boxes::Bounds;
-use h5logfs_log::filters::{self, Filter};
-use h5logfs_log::image::{HeaderBytes, read_vec};
-use h5logfs_objects::{Chunk, DatasetInfo, Layout, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 

@@ -12,7 +12,7 @@ use crate::below::list::default_list;
 use crate::below::opened::Opened;
 use crate::below::questions::header_of;
 use crate::below::walk;
-use crate::log::OpenLog;
+use crate::log::WrittenLog;
 use crate::log::dataset::Dataset;
 use crate::log::transfer::Region;
 use crate::session::Session;
@@ -112,7 +112,7 @@ fn expands_references(copy: &Copy<'_>) -> bool {
     status >= 0 && flags & EXPAND_REFERENCES != 0
 }
 
-fn log_of(session: &Option<Arc<Session>>) -> Option<&OpenLog> {
+fn log_of(session: &Option<Arc<Session>>) -> Option<&WrittenLog> {
     session.as_ref()?.log()
 }
 

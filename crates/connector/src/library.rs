@@ -63,6 +63,7 @@ h5logfs_host::functions! {
 
         H5Pget_driver: fn(Id) -> Id,
         H5Pget_driver_info: fn(Id) -> *const c_void,
+        H5Pget_driver_config_str: fn(Id, *mut c_char, usize) -> isize,
         H5Pset_driver: fn(Id, Id, *const c_void) -> Status,
         H5Pset_elink_file_cache_size: fn(Id, c_uint) -> Status,
         H5Pget_elink_fapl: fn(Id) -> Id,

@@ -9,8 +9,6 @@
 
 #![deny(missing_docs)]
 
-pub mod chunk_index;
 pub mod compact;
 pub mod error;
-pub mod index_reader;
 pub mod settle;

@@ -7,10 +7,10 @@ use std::borrow::Borrow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::image::HeaderBytes;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::HeaderBytes;
 
 /// The places of the bytes of such a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

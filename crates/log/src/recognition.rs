@@ -10,7 +10,7 @@ use crate::striped::{self, family, lone, subfiles};
 use crate::{adios, classic, front, journal, logvol, netcdf, plain};
 use h5logfs_common::error::{Error, Result};
 
-pub use crate::striped::{Kind, StripedFile};
+pub use crate::striped::{FileAndMembers, Kind};
 
 /// The kind of a file according to its own bytes. The files beside it are not considered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub fn find_members(
     files: &LogFiles<'_>,
     file: &SourceFile,
     companions: &[SourcePath],
-) -> Result<StripedFile> {
+) -> Result<FileAndMembers> {
     match kind {
         Kind::Subfiling => subfiles::Entry::of(files, file).find(companions),
         Kind::Family => family::find(files, file),
@@ -109,7 +109,7 @@ pub fn find_members(
 }
 
 /// Shows an HDF5 file unchanged. Fails with [`Error::NotALog`] for any other file.
-pub fn whole_file(file: &SourceFile) -> Result<StripedFile> {
+pub fn whole_file(file: &SourceFile) -> Result<FileAndMembers> {
     let user_block = find_signature(file)?.ok_or_else(|| Error::NotALog {
         path: file.path().to_owned(),
         reason: "it is no HDF5 file".into(),
@@ -126,7 +126,7 @@ pub fn whole_file(file: &SourceFile) -> Result<StripedFile> {
         members: vec![member],
         patches: Vec::new(),
     };
-    Ok(StripedFile {
+    Ok(FileAndMembers {
         tables: striped::Tables {
             kind: Kind::Whole,
             flat,

@@ -1,15 +1,16 @@
 //! The result of the scan of one log file: all data that the view needs besides the bytes of the log. A snapshot holds
 //! no handle of libhdf5 and no descriptor, so it can be sent to another process.
 
+use std::collections::BTreeMap;
+
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes;
 
 use crate::arrangement::Arrangement;
-use crate::filters::Filter;
 use crate::flat::Flat;
-use crate::image::MAX_RANK;
 use crate::journal::Header;
+use crate::journal::metadata_image::MetadataImage;
 use crate::journal::sealed::Sealed;
 use crate::journal::unflushed::{Flushed, data_files};
 use crate::log_files::LogFiles;
@@ -22,6 +23,8 @@ use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::MAX_RANK;
+use h5logfs_hdf5_format::filters::Filter;
 
 /// One state of one log file. The default has no source; layouts fill in the fields that differ from it.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -475,10 +478,43 @@ impl Snapshot {
     }
 }
 
+/// The objects of a scanned log as a metadata image, for an append. `image` is the canonical image, and has these datasets. Fails where
+/// some elements are neither in the log nor with the objects: they would be lost.
+pub fn to_append(
+    image: Vec<u8>,
+    datasets: &[Dataset],
+    tables: &Tables,
+) -> Result<MetadataImage, Fault> {
+    /// More IDs than a program gives to datasets: a file may say anything.
+    const MOST_IDS: u32 = 1 << 24;
+    let mut logged = BTreeMap::new();
+    for dataset in datasets {
+        let reason = match &dataset.content {
+            Content::Logged { id, .. } => {
+                logged.insert(u32::try_from(*id)?, Some(dataset.header));
+                continue;
+            }
+            Content::Extent { .. } => {
+                "its elements lie in the HDF5 file itself, and not in the log"
+            }
+            Content::Unreadable(reason) => reason,
+        };
+        let name = &dataset.name;
+        return Err(format!("nothing can be appended: dataset {name}: {reason}").into());
+    }
+    // An ID that a deleted dataset had still has its entries.
+    if let Tables::LogVol(tables) = tables {
+        for id in 0..tables.ids.min(MOST_IDS) {
+            logged.entry(id).or_insert(None);
+        }
+    }
+    Ok(MetadataImage { image, logged })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filters::SHUFFLE;
+    use h5logfs_hdf5_format::filters::SHUFFLE;
 
     fn from_bytes(bytes: &[u8]) -> Result<Reserved<Snapshot>, Fault> {
         Snapshot::from_bytes(&Task::unlimited(), bytes)

@@ -5,6 +5,7 @@ use h5logfs_log::Tables;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::closed::sealed;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::journal::{Line, MOST_FLUSHES, Recorded};
 use h5logfs_log::logvol::SUBFILED;
 use h5logfs_log::logvol::extent::last_flush;
@@ -27,11 +28,22 @@ pub struct Base {
     pub asked: u64,
     /// End of the log in each data file.
     pub ends: Vec<u64>,
-    /// On the first rank: the lines that define the objects, as definitions or as a metadata image.
+    /// On the first rank: the lines of the metadata image.
     pub lines: Vec<Line>,
+    /// What is defined next is told by definitions, and not by changes of the metadata image.
+    pub takes_definitions: bool,
 }
 
 impl Base {
+    /// The same state for a job whose definitions add to this metadata image of the log.
+    pub fn onto(self, image: &MetadataImage) -> Result<Self, Fault> {
+        Ok(Base {
+            lines: image.lines()?,
+            takes_definitions: true,
+            ..self
+        })
+    }
+
     /// The state of an unclosed log whose objects `lines` define. Fails if flushes would be lost.
     pub fn of_journal(recorded: &Recorded, lines: Vec<Line>) -> Result<Self, Fault> {
         if let Some(torn) = recorded.torn.filter(|torn| torn.may_lose_flushes()) {
@@ -49,6 +61,7 @@ impl Base {
             asked: recorded.asked(),
             ends: (0..files).map(|file| recorded.end(file)).collect(),
             lines,
+            takes_definitions: false,
         })
     }
 
@@ -94,6 +107,7 @@ impl Base {
             asked: 0,
             ends: Vec::new(),
             lines,
+            takes_definitions: false,
         };
         for (number, file, id) in &data_files {
             if *id != base.id {

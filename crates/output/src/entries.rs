@@ -9,7 +9,7 @@ use crate::flushed::Flushed;
 use crate::regular::is_regular;
 use crate::selection::Blocks;
 use crate::sharing::{Known, Selections};
-use h5logfs_log::filters::Filter;
+use h5logfs_hdf5_format::filters::Filter;
 use h5logfs_log::logvol::extent::shift_offsets;
 use h5logfs_log::logvol::flags::{HEADER, REC};
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::Added;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::extents_until;
-use h5logfs_log::image::Added;
 use h5logfs_log::journal::closed::{CloseSeal, ClosedLog, seal_in};
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::known_table::KnownTable;

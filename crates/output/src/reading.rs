@@ -16,8 +16,8 @@ use std::path::Path;
 
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::filters::Filter;
 use h5logfs_log::boxes::Bounds;
-use h5logfs_log::filters::Filter;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::logvol::Section as Entries;
 use h5logfs_log::logvol::extent::sections_after;

@@ -82,6 +82,11 @@ impl Prepared {
             append: Some(Append { flush: base.flush }),
             ..Header::new(&base.id, ranks.size(), base.subfiles, config)
         };
+        let header = if base.takes_definitions {
+            header.with_base()
+        } else {
+            header
+        };
         Ok(Prepared {
             path: path.to_owned(),
             existing,
@@ -120,6 +125,13 @@ impl Prepared {
         let replace = self.existing.has_journal();
         let journal_path = journal::path_of(&self.path);
         let is_synced = options.fsync != Fsync::None || options.checksums;
+        if replace && is_synced {
+            // The last job may have left flushes that no disk has yet. The new journal tells of them alone, and will be on the disk:
+            // without them, not even older flushes could be shown.
+            for (file, _) in files_of(&self.path, subfiles, ends) {
+                sync(&file)?;
+            }
+        }
         let journal = Journal::create_with(&journal_path, &self.header, &lines, replace, is_synced);
         let journal = journal.map_err(|e| match e {
             Error::Io { cause, .. } if cause.kind() == ErrorKind::AlreadyExists => just_opened(),

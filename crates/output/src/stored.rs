@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::selection::Blocks;
 use h5logfs_common::parallel;
-use h5logfs_log::filters::{self, Filter};
+use h5logfs_hdf5_format::filters::{self, Filter};
 
 /// Largest record in bytes. The tools of the layout count its bytes in 32 bits.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
@@ -332,7 +332,7 @@ fn gather(inner: Block<'_>, outer: Block<'_>, elements: Elements<'_>, out: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_log::filters::DEFLATE;
+    use h5logfs_hdf5_format::filters::DEFLATE;
 
     fn form<'a>(chunk: &'a [u64], filters: &'a [Filter]) -> Form<'a> {
         Form {

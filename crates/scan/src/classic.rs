@@ -10,11 +10,11 @@ use super::layout_objects::{self, LayoutObjects, Owner, StubDataset};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::MAX_RANK;
 use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::carries_mark;
 use h5logfs_log::classic::{self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics};
-use h5logfs_log::image::Hdf5;
-use h5logfs_log::image::MAX_RANK;
+use h5logfs_log::hdf5_bytes::Hdf5;
 use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
@@ -148,7 +148,7 @@ fn open_log(request: ScanRequest<'_>, root: &Id, name: &str, file: Hdf5<'_>) -> 
     // Offsets are signed.
     let len = space.elements().filter(|len| *len <= i64::MAX as u64);
     let len = len.ok_or("more bytes than can be counted")?;
-    let found = chunks::of_bytes(file, h5::address(&dataset)?, len)?;
+    let found = chunks::of_bytes(file, file.base, h5::address(&dataset)?, len)?;
     let log = SourceFile::open(request.dir, request.relative)?;
     // The path may lead to another file by now.
     if log.identity() != file.source.identity() {

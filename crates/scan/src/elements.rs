@@ -8,9 +8,9 @@ use super::original::{Object, Original};
 use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass, Values};
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::{Chunk, DatasetInfo, Objects};
+use h5logfs_hdf5_format::{HeaderBytes, read_vec};
 use h5logfs_log::boxes::Bounds;
-use h5logfs_log::image::{HeaderBytes, read_vec};
-use h5logfs_objects::{Chunk, DatasetInfo, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 

@@ -1,20 +1,18 @@
 //! The extents of the logged datasets of a log that is not closed, and what they have to be for data that no flush covers: a
 //! program that writes behind the end of a dataset has extended it before, and only a flush tells that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use crate::hdf5_sys::{self as h5, Id};
 use crate::metadata_image::limits;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::{Dataspace, LinkTarget, ObjectKind, Objects};
 use h5logfs_log::journal::Recorded;
-use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::logvol::Tables;
 use h5logfs_log::model::Selections;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{Layout, Logged};
 use h5logfs_objects::defined::metadata_image;
-use h5logfs_objects::{Dataspace, LinkTarget, ObjectKind, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -125,18 +123,4 @@ pub fn larger<'a>(
         }
     }
     Ok(found)
-}
-
-/// Gives datasets of an open metadata image these extents, by their IDs.
-pub fn set(
-    file: &Id,
-    metadata_image: &MetadataImage,
-    extents: &BTreeMap<u32, Vec<u64>>,
-) -> Result<()> {
-    for (id, dims) in extents {
-        let header = metadata_image.logged.get(id).copied().flatten();
-        let header = header.ok_or("a dataset that is gone")?;
-        h5::set_extent(&h5::open_object(file, header)?, dims)?;
-    }
-    Ok(())
 }

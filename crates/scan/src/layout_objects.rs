@@ -6,8 +6,8 @@ use std::ffi::CString;
 
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::Filter;
-use h5logfs_log::image::DatasetHeader;
+use h5logfs_hdf5_format::DatasetHeader;
+use h5logfs_hdf5_format::filters::Filter;
 
 type Result<T> = std::result::Result<T, Fault>;
 

@@ -24,7 +24,7 @@
 //! Besides scans:
 //!
 //! * [`closing`] closes a log, for the writer and for `h5logfs recover`.
-//! * [`definitions`] opens a closed log again, for the writer.
+//! * [`reopened`] reads the objects of a closed log, for the writer, which opens it again.
 //! * [`worker`] serves scans in confined processes (feature `worker`).
 
 mod adios;
@@ -33,7 +33,6 @@ mod chunks;
 mod classic;
 pub mod closing;
 mod dataset;
-pub mod definitions;
 mod elements;
 mod extents;
 mod hdf5_sys;
@@ -42,7 +41,10 @@ mod logvol;
 mod metadata_image;
 mod netcdf;
 mod original;
+#[cfg(test)]
+mod read_back;
 mod references;
+pub mod reopened;
 mod room;
 mod scales;
 mod shown;
@@ -65,7 +67,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::adios as adios_log;
-use h5logfs_log::image::Hdf5;
+use h5logfs_log::hdf5_bytes::Hdf5;
 use h5logfs_log::journal::closed::{CloseSeal, sealed};
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
 use h5logfs_log::journal::{self, SETTLED, ShownFlush};

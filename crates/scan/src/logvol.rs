@@ -8,9 +8,9 @@ use super::layout_objects::{self, LayoutObjects, Owner, StubDataset};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::Filter;
+use h5logfs_hdf5_format::filters::Filter;
+use h5logfs_hdf5_format::{DatasetHeader, MAX_RANK};
 use h5logfs_log::front::FRONT;
-use h5logfs_log::image::{DatasetHeader, MAX_RANK};
 use h5logfs_log::journal::closed::{CloseSeal, check_seal};
 use h5logfs_log::journal::sealed::SealedFile;
 use h5logfs_log::log_files::LogFiles;
@@ -59,7 +59,8 @@ impl Header {
         }
     }
 
-    /// The number of IDs that datasets have been given so far.
+    /// How many IDs were ever given to datasets.
+    #[cfg(test)]
     pub fn datasets(&self) -> i64 {
         self.datasets
     }
@@ -381,7 +382,7 @@ mod tests {
         assert!(pipeline(&[-2, 0, 0]).is_err());
         assert_eq!(
             pipeline(&[32015, 0, 0]).unwrap()[0].flags,
-            h5logfs_log::filters::OPTIONAL
+            h5logfs_hdf5_format::filters::OPTIONAL
         );
     }
 

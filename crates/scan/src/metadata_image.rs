@@ -8,7 +8,7 @@ use std::ffi::CString;
 use super::layout_objects::{LayoutObjects, Owner, StubDataset};
 use crate::hdf5_sys::{self as h5, Id, Space, StorageClass};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::Filter;
+use h5logfs_hdf5_format::filters::Filter;
 use h5logfs_log::journal::metadata_image::MetadataImage;
 
 type Result<T> = std::result::Result<T, Fault>;

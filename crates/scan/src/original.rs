@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString};
 use super::layout_objects::LayoutObjects;
 use crate::hdf5_sys::{self as h5, Format, Id, Space};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
-use h5logfs_objects::{Dataspace, Objects};
+use h5logfs_hdf5_format::HeaderBytes;
+use h5logfs_hdf5_format::{Dataspace, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::original::stored_space;
 use crate::hdf5_sys::{self as h5, Id, Space, StorageClass};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
+use h5logfs_hdf5_format::HeaderBytes;
 
 type Result<T> = std::result::Result<T, Fault>;
 

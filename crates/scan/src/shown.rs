@@ -13,8 +13,8 @@ use super::tree::{self, Copied, Copier, Datasets, MadeAtOnce};
 use crate::hdf5_sys::{self as h5, Format, Id, Shape, Space, StorageClass};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::Filter;
-use h5logfs_log::image::{HeaderBytes, HeaderBytesMut, Image, ObjectTimes, Window};
+use h5logfs_hdf5_format::filters::Filter;
+use h5logfs_hdf5_format::{HeaderBytes, HeaderBytesMut, Image, ObjectTimes, Window};
 use h5logfs_log::scan::Choice;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::snapshot::{Content, Dataset, Storage};
@@ -38,6 +38,8 @@ pub struct ShownObjects {
     pub diagnostics: Vec<Diagnostic>,
     /// Bytes of elements and attribute values in the image.
     pub large: u64,
+    /// Addresses in the image of the logged datasets whose chunks the log does not tell: they were chosen.
+    pub chosen: Vec<u64>,
 }
 
 /// The settings of an image.
@@ -67,11 +69,12 @@ pub fn image(original: Original<'_>, chooser: &Chooser<'_>, how: How<'_>) -> Res
         choice: &choice,
         is_source,
         datasets: Vec::new(),
+        chosen: Vec::new(),
         headers: Image::new(Window::new(original.bytes)),
         models: HashMap::new(),
     };
     let make = |image: &Id| shown.copy(original, image, room);
-    let ((copied, datasets), image) = match at {
+    let ((copied, datasets, chosen), image) = match at {
         None => {
             let image = h5::create_in_memory(&creation)?;
             let made = make(&image)?;
@@ -89,6 +92,7 @@ pub fn image(original: Original<'_>, chooser: &Chooser<'_>, how: How<'_>) -> Res
     Ok(ShownObjects {
         image,
         datasets,
+        chosen,
         addresses,
         large: copied.large,
         diagnostics: copied.diagnostics,
@@ -108,7 +112,9 @@ struct Shown<'a> {
     choice: &'a Choice,
     is_source: bool,
     datasets: Vec<Dataset>,
-    /// The object headers of the file.
+    /// See [`ShownObjects::chosen`].
+    chosen: Vec<u64>,
+    /// The file, for object headers.
     headers: Image<Window<&'a dyn HeaderBytes>>,
     /// Models of logged datasets, by the header bytes that make stub datasets alike. Programs make thousands of
     /// datasets that are alike.
@@ -193,9 +199,9 @@ impl Shown<'_> {
         original: Original<'_>,
         image: &Id,
         room: Room,
-    ) -> Result<(Copied, Vec<Dataset>)> {
+    ) -> Result<(Copied, Vec<Dataset>, Vec<u64>)> {
         let copied = tree::copy(original, image, room, &mut self)?;
-        Ok((copied, self.datasets))
+        Ok((copied, self.datasets, self.chosen))
     }
 
     /// Makes the dataset that a stub dataset stands for, and returns its address. If its description is damaged or
@@ -266,6 +272,9 @@ impl Shown<'_> {
             Vec::new()
         };
         let header = h5::address(id)?;
+        if plan.is_chosen {
+            self.chosen.push(header);
+        }
         self.datasets.push(Dataset {
             name: at.path.to_owned(),
             header,
@@ -470,6 +479,8 @@ pub(super) struct DatasetPlan {
     pub dims: Vec<u64>,
     pub max_dims: Vec<Option<u64>>,
     pub storage: Storage,
+    /// The log does not tell the chunks of this logged dataset.
+    pub is_chosen: bool,
 }
 
 impl DatasetPlan {
@@ -479,6 +490,7 @@ impl DatasetPlan {
             max_dims: dims.iter().copied().map(Some).collect(),
             dims,
             storage: Storage::Contiguous,
+            is_chosen: false,
         }
     }
 
@@ -500,6 +512,7 @@ impl DatasetPlan {
             _ => Storage::Chunked(chooser.logged(stub_dataset.id, &dims, &max_dims, element)),
         };
         DatasetPlan {
+            is_chosen: stub_dataset.chunk.is_none() && !dims.is_empty(),
             dims,
             max_dims,
             storage,

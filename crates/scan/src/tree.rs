@@ -13,7 +13,7 @@ use super::room::Room;
 use crate::hdf5_sys::{self as h5, Format, Id, Kind, Link, Shape, Target};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::ObjectTimes;
+use h5logfs_hdf5_format::ObjectTimes;
 use h5logfs_log::scan::Choice;
 
 type Result<T> = std::result::Result<T, Fault>;

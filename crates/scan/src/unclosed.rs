@@ -8,7 +8,7 @@ use super::metadata_image::LoggedObjects;
 use super::room::Room;
 use super::shown_unflushed::{RankShown, Shown};
 use super::sources::Sources;
-use super::{Original, Scanned, extents, no_flush, shown};
+use super::{Original, Scanned, no_flush, shown};
 use crate::hdf5_sys as h5;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
@@ -27,7 +27,7 @@ use h5logfs_log::scan::{ScanRequest, damage, shape::Chooser};
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::{Identity, SourceFile};
-use h5logfs_objects::defined::metadata_image;
+use h5logfs_objects::defined::{metadata_image, set_extents};
 
 /// Scans the log up to its last complete flush of which all can be seen.
 pub fn scan(
@@ -44,7 +44,7 @@ pub fn scan(
     let newest = journal.flushes();
     let journal = up_to_shown(request, &master, &journal_place, journal)?;
     let Seen {
-        mut journal,
+        journal,
         unseen,
         goes_on,
         seen_from,
@@ -63,7 +63,7 @@ pub fn scan(
     let unflushed = unflushed.unwrap_or_default();
     let ids = journal.dataset_ids() as u32;
     let flushed_at = journal.commits.last().and_then(|commit| commit.time);
-    let objects = Objects::of(&mut journal, &unflushed.growth).map_err(bad)?;
+    let objects = Objects::of(&journal, &unflushed.growth).map_err(bad)?;
     let incomplete = request.settings.incomplete_attribute;
     if let Some(text) = incomplete.then(|| incomplete::text(&diagnostics)).flatten() {
         add_incomplete(&objects.file, &text).map_err(bad)?;
@@ -132,28 +132,16 @@ struct Objects {
 impl Objects {
     /// `growth`: the extents of datasets that are larger than the journal says, by their IDs.
     fn of(
-        journal: &mut Recorded,
+        journal: &Recorded,
         growth: &BTreeMap<u32, Vec<u64>>,
     ) -> std::result::Result<Self, Fault> {
-        let (metadata_image, file) = match journal.metadata_image.take() {
-            Some(metadata_image) => {
-                h5::forbid_plugins()?;
-                let file = h5::open_image(&metadata_image.image)?;
-                extents::set(&file, &metadata_image, growth)?;
-                (metadata_image, file)
-            }
-            None => {
-                // Before the image: libhdf5 extends no dataset without chunks.
-                for (id, dims) in growth {
-                    if let Some(defined) = journal.outline.datasets.get_mut(*id as usize) {
-                        defined.layout.dims.clone_from(dims);
-                    }
-                }
-                let metadata_image = metadata_image(journal)?.into_owned();
-                let file = h5::open_image(&metadata_image.image)?;
-                (metadata_image, file)
-            }
-        };
+        if journal.metadata_image.is_some() {
+            h5::forbid_plugins()?;
+        }
+        let mut image = metadata_image(journal)?.into_owned();
+        // libhdf5 would extend no dataset without chunks.
+        set_extents(&mut image, growth)?;
+        let (file, metadata_image) = (h5::open_image(&image.image)?, image);
         Ok(Objects {
             file,
             layout: LoggedObjects::of(&metadata_image)?,
@@ -215,7 +203,8 @@ fn state(journal: &Recorded, newest: u64) -> Diagnostic {
     if let Some(append) = journal.header.append {
         text += &format!(", in an append that began after flush {}", append.flush);
     }
-    if let Some(metadata_image) = &journal.metadata_image {
+    let of_hdf5 = journal.metadata_image.as_ref();
+    if let Some(metadata_image) = of_hdf5.filter(|_| !journal.takes_definitions()) {
         let bytes = metadata_image.image.len();
         text += &format!(". An HDF5 program writes it: {bytes} bytes of metadata");
     }

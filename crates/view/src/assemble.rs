@@ -12,8 +12,8 @@ use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
-use h5logfs_log::deflate::{DEFLATE_PIECES, inflate, inflate_in, inflate_stream};
-use h5logfs_log::filters::{self, Filter};
+use h5logfs_hdf5_format::deflate::{DEFLATE_PIECES, inflate, inflate_in, inflate_stream};
+use h5logfs_hdf5_format::filters::{self, Filter};
 use h5logfs_log::model::{Encoding, Record, StoredBytes};
 use h5logfs_log::operator;
 use h5logfs_log::snapshot::Dataset;
@@ -359,7 +359,14 @@ pub fn decode_record(
     if stored.encoding == Encoding::DeflateStream {
         // The stream is read in pieces.
         let mut reservation = task.reserve(raw.saturating_add(DEFLATE_PIECES))?;
-        let bytes = inflate_stream(source, stored.offset, stored.len, raw)?;
+        let bytes = inflate_stream(
+            source,
+            |at| source.contiguous(at),
+            stored.offset,
+            stored.len,
+            raw,
+        )
+        .map_err(|e| e.at(format_args!("data at byte {} of the log", stored.offset)))?;
         reservation.shrink_to(bytes.capacity() as u64);
         return Ok(Reserved::new(bytes, reservation));
     }

@@ -16,8 +16,8 @@ use h5logfs_common::error::Result;
 use h5logfs_common::fault::{Fault, Shortage};
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::filters;
 use h5logfs_log::boxes::Bounds;
-use h5logfs_log::filters;
 use h5logfs_log::model::Record;
 use h5logfs_log::snapshot::{Content, Dataset};
 

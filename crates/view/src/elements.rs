@@ -12,8 +12,8 @@ use crate::index::DatasetIndex;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::filters;
 use h5logfs_log::boxes::Bounds;
-use h5logfs_log::filters;
 use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
 use h5logfs_log::source_file::SourceFile;
 

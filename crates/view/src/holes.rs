@@ -9,8 +9,8 @@ use super::{Grid, View};
 use crate::index::DatasetIndex;
 use h5logfs_common::error::Result;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::btree::{All, Chunks};
 use h5logfs_log::boxes::Bounds;
-use h5logfs_log::btree::{All, Chunks};
 use h5logfs_log::snapshot::Content;
 use h5logfs_log::source_file::SourceFile;
 

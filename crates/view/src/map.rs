@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::grid::Grid;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::btree::Tree;
-use h5logfs_log::filters;
+use h5logfs_hdf5_format::btree::Tree;
+use h5logfs_hdf5_format::filters;
 use h5logfs_log::snapshot::{Content, Dataset, Snapshot, Storage};
 
 /// Alignment of the B-trees as a whole, of the chunks of each dataset, and of every chunk that is large against a page.

@@ -2,7 +2,7 @@
 
 use super::View;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
+use h5logfs_hdf5_format::HeaderBytes;
 
 /// The file metadata behind the user block. Where files of the log have the bytes of the canonical file as they are,
 /// all bytes behind the user block count.

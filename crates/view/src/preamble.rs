@@ -3,7 +3,7 @@
 
 use super::map::AddressMap;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::Image;
+use h5logfs_hdf5_format::Image;
 use h5logfs_log::snapshot::{Snapshot, Storage};
 
 /// The completed image. Fails with a reason where the image has no place for an address.

@@ -18,8 +18,8 @@ use super::map::Region;
 use super::resolve::ChunkSource;
 use h5logfs_common::error::Result;
 use h5logfs_common::task::Task;
-use h5logfs_log::btree::Key;
-use h5logfs_log::filters;
+use h5logfs_hdf5_format::btree::Key;
+use h5logfs_hdf5_format::filters;
 use h5logfs_log::snapshot::Content;
 
 /// The regions of the canonical file, for reads.

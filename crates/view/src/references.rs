@@ -9,8 +9,8 @@ use h5logfs_common::buffers::zeroed;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::filters::{self, DEFLATE, Filter};
 use h5logfs_log::conversion::Conversion;
-use h5logfs_log::filters::{self, DEFLATE, Filter};
 use h5logfs_log::model::{Block, Encoding, Record};
 use h5logfs_log::snapshot::Content;
 

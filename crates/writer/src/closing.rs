@@ -14,7 +14,7 @@ use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::journal::sync;
 use h5logfs_objects::closed::ClosedObjects;
-use h5logfs_objects::defined::of_definitions;
+use h5logfs_objects::defined::{extended, of_definitions};
 use h5logfs_output::files::{Files, Tabled, sync_names};
 use h5logfs_output::plain_close::{JustClosed, TabledLog};
 use h5logfs_output::{
@@ -27,6 +27,8 @@ use h5logfs_view::cache::MemoryLimits;
 /// The objects of a log.
 #[derive(Clone, Copy)]
 pub struct Objects<'a> {
+    /// On the first rank: the metadata image of a log that was opened again, to which the definitions add.
+    pub base: Option<&'a MetadataImage>,
     /// Definitions without extents, on the first rank.
     pub definitions: &'a [Definition],
     /// Datasets with their present extents, in the order of their IDs.
@@ -36,15 +38,18 @@ pub struct Objects<'a> {
 impl Objects<'_> {
     /// The metadata image of the log at `path`.
     fn image(&self, path: &Path) -> CoreResult<MetadataImage> {
-        let image = of_definitions(self.definitions, self.datasets);
+        let image = match self.base {
+            Some(base) => extended(base, self.definitions, self.datasets),
+            None => of_definitions(self.definitions, self.datasets),
+        };
         image.map_err(|fault| CoreError::of(path, fault))
     }
 }
 
 /// Turns the data files into HDF5 files, and removes the journal. Nothing may be buffered. `known`: the table of a previously
-/// closed log, as far as the first rank knows it. Returns the state for the next close. Can be repeated after a failure or an
+/// closed log, as far as the first rank knows it. Returns the state for the next opening. Can be repeated after a failure or an
 /// interruption at any point. Collective.
-pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result<JustClosed> {
+pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result<Closed> {
     let (files, ranks, fsync) = (log.files(), log.ranks(), log.options().fsync);
     let entries = log.entries();
     let entries = entries.ok_or_else(|| Error::closed(files.path()))?;
@@ -90,7 +95,15 @@ pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result
         None => Ok(()),
     };
     finished(LocalOutcome::of(closed).0)?;
-    Ok(JustClosed::default())
+    Ok(Closed::default())
+}
+
+/// What is known of a log in one file that was closed, on the first rank.
+#[derive(Default)]
+pub struct Closed {
+    pub log: JustClosed,
+    /// Its objects.
+    pub image: MetadataImage,
 }
 
 /// On the first rank: writes the metadata of a log in one file that has its table, and removes the journal.
@@ -99,7 +112,7 @@ fn close_one_file(
     tabled: Tabled,
     objects: Objects<'_>,
     fsync: Fsync,
-) -> std::result::Result<JustClosed, Fault> {
+) -> std::result::Result<Closed, Fault> {
     let (path, file) = (files.path(), files.local());
     let journal = files
         .journal()
@@ -132,7 +145,8 @@ fn close_one_file(
     let found = file.metadata();
     let table = found.map(|found| KnownTable::new(&found, log, tabled.entries));
     let table = table.unwrap_or_default();
-    Ok(JustClosed { table, seal })
+    let log = JustClosed { table, seal };
+    Ok(Closed { log, image })
 }
 
 /// Makes the closed log at `path` an ordinary HDF5 file, once no rank has it open. After a failure it stays a closed log.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+use h5logfs_hdf5_format::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
 use h5logfs_log::journal::value::Value;
 use h5logfs_log::journal::words::{Shortened, largest_extent, shortened};
@@ -347,6 +347,7 @@ mod tests {
             path: "/rows".into(),
             layout: layout(&[1]),
             scales: Scales::default(),
+            foreign: None,
         };
         Compared {
             first,

@@ -26,6 +26,7 @@ mod memory;
 mod reopening;
 mod spec;
 
+use std::borrow::Cow;
 use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ use appends::{Appends, Rows, number_of_rows};
 use closing::Objects;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition, Outline};
 use h5logfs_log::journal::known_table::KnownTable;
-use h5logfs_log::journal::state::state;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::source_dir::resolved;
 use h5logfs_mpi::{MpiRanks, library};
 use h5logfs_output::automatic::Call;
@@ -90,8 +91,10 @@ pub struct Writer {
     memory: Vec<MemoryType>,
     /// Definitions since the last flush, which must be the same on all ranks.
     defined: Vec<Definition>,
-    /// On the first rank: flushed definitions, without extents.
+    /// On the first rank: flushed definitions, without extents. Those of a log that was opened again add to `base`.
     flushed: Vec<Definition>,
+    /// On the first rank: the objects of a log that was opened again, when it was.
+    base: Option<MetadataImage>,
     /// The table of the log when it was reopened, as far as the first rank knows it.
     table: KnownTable,
     /// Attributes left out of the next complete flush, which reports them.
@@ -121,8 +124,8 @@ impl Writer {
         Ok(Self::new(path, LogWriter::new(ranks, files, options)))
     }
 
-    /// Opens a log again, to append to it: a closed one, or one whose job ended before the close. This library must have made
-    /// it. [`Writer::open_dataset`] finds its datasets. From now on the log is unclosed; its content is safe whatever
+    /// Opens a log again, to append to it: a closed one, or one whose job ended before the close. This library has made it, or an
+    /// HDF5 program through the VOL connector. [`Writer::open_dataset`] finds its datasets. From now on the log is unclosed; its content is safe whatever
     /// happens, and the close makes one log of all. The number of ranks may differ from before. All ranks pass the same path
     /// and options. The options for new files (`overwrite`, `discard_unclosed`, `keep_unclosed`, `subfiles`) are refused.
     /// Duplicates `comm`. Collective.
@@ -136,7 +139,12 @@ impl Writer {
         let log = LogWriter::new(ranks, reopened.files, options);
         let mut writer = Self::new(path, log);
         writer.table = reopened.table;
-        writer.add_reopened(reopened.definitions)?;
+        writer.outline = reopened.outline;
+        let datasets = writer.outline.datasets.iter();
+        let memory = datasets.map(|defined| MemoryType::of_file(&defined.layout.datatype));
+        let memory: std::result::Result<_, Fault> = memory.collect();
+        writer.memory = memory.map_err(|reason| writer.definition_error(reason))?;
+        writer.base = (writer.rank == 0).then_some(reopened.image);
         Ok(writer)
     }
 
@@ -149,6 +157,7 @@ impl Writer {
             memory: Vec::new(),
             defined: Vec::new(),
             flushed: Vec::new(),
+            base: None,
             table: KnownTable::default(),
             left_out: LeftOut::default(),
             appends: Appends::default(),
@@ -159,25 +168,14 @@ impl Writer {
         }
     }
 
-    /// Adds the definitions of a reopened log, which are in its journal.
-    fn add_reopened(&mut self, definitions: Vec<Definition>) -> Result<()> {
-        for definition in definitions {
-            let added = self.outline.add(&definition).and_then(|()| {
-                if let Definition::Dataset { layout, .. } = &definition {
-                    self.memory.push(MemoryType::of_file(&layout.datatype)?);
-                }
-                Ok(())
-            });
-            added.map_err(|reason| self.definition_error(reason))?;
-            self.keep_for_close(definition);
-        }
-        Ok(())
-    }
-
     /// Keeps a flushed definition for the close, on the first rank.
     fn keep_for_close(&mut self, definition: Definition) {
-        // The outline has the extents.
-        if self.rank == 0 && !definition.changes_dataset() {
+        // The outline has the extents, and what else changes datasets of a new log.
+        let is_in_outline = match self.base {
+            Some(_) => matches!(definition, Definition::Extent { .. }),
+            None => definition.changes_dataset(),
+        };
+        if self.rank == 0 && !is_in_outline {
             self.flushed.push(definition);
         }
     }
@@ -191,7 +189,7 @@ impl Writer {
 
     /// Creates a group, and missing parent groups. An existing group stays as it is. Collective, without communication.
     pub fn group(&mut self, path: &str) -> Result<()> {
-        let path = absolute(path);
+        let path = self.absolute(path);
         if self.log.is_some() && self.outline.has_group(&path) {
             return Ok(());
         }
@@ -201,7 +199,7 @@ impl Writer {
 
     /// Creates a dataset, and missing parent groups. Collective, without communication.
     pub fn dataset(&mut self, path: &str, spec: DatasetSpec) -> Result<Dataset> {
-        let path = absolute(path);
+        let path = self.absolute(path);
         let memory = MemoryType::new(spec.memory.clone());
         let defined = spec.layout().and_then(|layout| Ok((layout, memory?)));
         let (layout, memory) =
@@ -233,9 +231,10 @@ impl Writer {
         if self.log.is_none() {
             return Err(Error::closed(&self.path));
         }
-        let path = absolute(path);
+        let path = self.absolute(path);
         let opened = memory.and_then(|memory| {
             let id = self.outline.dataset_at(&path)?;
+            self.check_elements(id)?;
             let layout = &self.outline.datasets[id as usize].layout;
             let known = &mut self.memory[id as usize];
             let stated = known.state(MemoryType::new(memory)?, &layout.datatype);
@@ -247,7 +246,7 @@ impl Writer {
 
     /// Whether the file has a group or a dataset at `path`. Local.
     pub fn exists(&self, path: &str) -> bool {
-        self.outline.has_object(&absolute(path))
+        self.outline.has_object(&self.absolute(path))
     }
 
     /// Creates an attribute of the object at `path`; `/` is the root group. Collective, without communication. An attribute
@@ -255,7 +254,7 @@ impl Writer {
     /// defined again.
     pub fn attribute(&mut self, path: &str, name: &str, value: impl Into<Value>) -> Result<()> {
         self.define(Definition::Attribute {
-            object: absolute(path),
+            object: self.absolute(path),
             name: name.to_owned(),
             value: value.into(),
         })
@@ -303,6 +302,27 @@ impl Writer {
         let defined = self.outline.datasets.get(dataset.0 as usize);
         let defined = defined.ok_or_else(|| self.unknown(dataset))?;
         Ok(&defined.layout.dims)
+    }
+
+    /// The path of an object, from the root group on. A link of an HDF5 program may lead to it.
+    fn absolute(&self, path: &str) -> String {
+        let path = absolute(path);
+        match self.outline.resolved(&path) {
+            Cow::Owned(resolved) => resolved,
+            Cow::Borrowed(_) => path,
+        }
+    }
+
+    /// Fails where the writer cannot write elements of a dataset that an HDF5 program has made.
+    fn check_elements(&self, id: u32) -> std::result::Result<(), Fault> {
+        let defined = self.outline.datasets.get(id as usize);
+        match defined.and_then(|defined| defined.foreign.as_ref()) {
+            Some(why) => Err(Fault::Refused(format!(
+                "dataset {}: {why}; HDF5 programs can write it, with the VOL connector of h5logfs",
+                self.path_of(Dataset(id))
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn define_parents(&mut self, path: &str) -> Result<()> {
@@ -549,6 +569,8 @@ impl Writer {
         }
         let defined = self.outline.datasets.get(dataset.0 as usize);
         let Defined { layout, .. } = defined.ok_or_else(|| self.unknown(dataset))?;
+        let writable = self.check_elements(dataset.0);
+        writable.map_err(|reason| self.write_error(dataset, reason))?;
         let memory = &self.memory[dataset.0 as usize];
         let number = source.check_size(memory);
         let number = number.and_then(|()| number_of_rows(layout, source.count as u64));
@@ -575,6 +597,10 @@ impl Writer {
         }
         let defined = self.outline.datasets.get(dataset.0 as usize);
         let defined = defined.ok_or_else(|| self.unknown(dataset))?;
+        if defined.foreign.is_some() {
+            let writable = self.check_elements(dataset.0);
+            writable.map_err(|reason| self.write_error(dataset, reason))?;
+        }
         let listed = self.lists.set(&selection, &defined.layout.dims);
         let listed = listed.map(|blocks| blocks.elements);
         let wanted = listed.map_err(|reason| self.write_error(dataset, reason))?;
@@ -675,6 +701,7 @@ impl Writer {
         let log = log.ok_or_else(|| Error::closed(&self.path))?;
         self.unreported = flushed.clone().err();
         let objects = Objects {
+            base: self.base.as_ref(),
             definitions: &self.flushed,
             datasets: &self.outline.datasets,
         };
@@ -685,8 +712,10 @@ impl Writer {
             ..
         } = *log.options();
         if self.rank == 0 && !settle {
-            let definitions = state(&self.flushed, &self.outline.datasets);
-            reopening::CLOSED.remember(&self.path, definitions, log.files().base(), closed);
+            let closing::Closed { log: just, image } = closed;
+            if reopening::is_remembered(&image) {
+                reopening::CLOSED.remember(&self.path, image, log.files().base(), just);
+            }
         }
         let Some(ranks) = self.log.take().map(LogWriter::close) else {
             return flushed;

@@ -1,27 +1,39 @@
-//! Opens a log again. Its objects become those of the writer, as if it had made them.
+//! Opens a log again. Its objects are a metadata image, whatever program has made them, and what the writer defines next adds to it.
 
 use std::path::Path;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::journal::Line;
 use h5logfs_log::journal::Recorded;
-use h5logfs_log::journal::definition::Definition;
+use h5logfs_log::journal::definition::Outline;
 use h5logfs_log::journal::known_table::KnownTable;
+use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_objects::defined::{metadata_image, outline};
 use h5logfs_output::base::Base;
 use h5logfs_output::files::{Appendable, Files};
 use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Error, Options, Ranks, Result, Subfiles};
-use h5logfs_scan::definitions::ClosedLog;
+use h5logfs_scan::reopened::ClosedLog;
 
-/// Logs that this process has closed, with the definitions of their objects.
-pub static CLOSED: Memory<Vec<Definition>> = Memory::new();
+/// Logs that this process has closed, with the metadata images of their objects.
+pub static CLOSED: Memory<MetadataImage> = Memory::new();
+
+/// The largest image that is remembered, in bytes. What an image has in the place of which something else came stays in it, until a
+/// log is read again.
+const LARGEST_REMEMBERED: usize = 2 << 20;
+
+/// Whether the next opening of a log may begin with an image.
+pub fn is_remembered(image: &MetadataImage) -> bool {
+    image.image.len() <= LARGEST_REMEMBERED
+}
 
 /// A reopened log, which is unclosed from now on.
 pub struct Reopened {
     pub files: Files,
-    /// Definitions of its objects.
-    pub definitions: Vec<Definition>,
+    /// Its objects.
+    pub image: MetadataImage,
+    /// The outline of these.
+    pub outline: Outline,
     /// Table, as far as the first rank knows it.
     pub table: KnownTable,
 }
@@ -35,23 +47,28 @@ pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<Reopened> {
             None => CLOSED.recall(path, log),
             Some(_) => None,
         };
-        let (base, definitions) = match remembered {
-            Some((definitions, base, known)) => {
+        let (image, base) = match remembered {
+            Some((image, base, known)) => {
                 table = known;
-                let lines = lines(&definitions);
-                (Base { lines, ..base }, definitions)
+                (image, base)
             }
             None => state(path, recorded)?,
         };
-        // This library writes the text, so the other ranks can parse it.
-        let text = serde_json::to_vec(&definitions).unwrap_or_default();
-        Ok((base, text))
+        Ok((base.onto(&image)?, image.to_bytes()))
     })?;
-    let definitions = serde_json::from_slice(found.told()).map_err(|_| Error::closed(path));
-    let files = found.append(ranks, options, checked)?;
+    let told = MetadataImage::from_bytes(found.told());
+    let told = told.ok_or_else(|| Fault::from("the first rank has told no objects"));
+    let (ready, told) = match told.and_then(|image| Ok((outline(&image)?, image))) {
+        Ok(told) => (checked, Some(told)),
+        // No rank waits for one that has failed.
+        Err(reason) => (checked.and(Err(reason)), None),
+    };
+    let files = found.append(ranks, options, ready)?;
+    let (outline, image) = told.ok_or_else(|| Error::closed(path))?;
     Ok(Reopened {
         files,
-        definitions: definitions?,
+        image,
+        outline,
         table,
     })
 }
@@ -72,57 +89,21 @@ fn check_options(options: &Options) -> Result<(), Fault> {
     }
 }
 
-/// The state of a log. `recorded` is the journal of an unclosed one.
-fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(Base, Vec<Definition>), Fault> {
-    let Some(recorded) = recorded else {
-        let read = SourceDir::of_file(path)
-            .and_then(|(dir, name)| ClosedLog::read(&dir, &name).map(|log| (dir, log)));
-        let (dir, log) = read?;
-        let base = Base::of_closed(&dir, &log.sources, &log.tables, lines(&log.definitions))?;
-        return Ok((base, log.definitions));
-    };
-    if recorded.metadata_image.is_some() {
-        return Err(Fault::Refused(
-            "an HDF5 program has made it through the VOL connector and not closed it. HDF5 programs can append to it, \
-             or `h5logfs recover` closes it"
-                .into(),
-        ));
+/// The objects of a log, and its state. `recorded` is the journal of an unclosed one.
+fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(MetadataImage, Base), Fault> {
+    if let Some(recorded) = recorded {
+        let image = metadata_image(recorded)?.into_owned();
+        return Ok((image, Base::of_journal(recorded, Vec::new())?));
     }
-    let definitions = recorded.state();
-    let base = Base::of_journal(recorded, lines(&definitions))?;
-    Ok((base, definitions))
-}
-
-fn lines(definitions: &[Definition]) -> Vec<Line> {
-    let definitions = definitions.iter().cloned();
-    definitions.map(Line::Define).collect()
+    let (dir, name) = SourceDir::of_file(path)?;
+    let log = ClosedLog::read(&dir, &name)?;
+    let base = Base::of_closed(&dir, &log.sources, &log.tables, Vec::new())?;
+    Ok((log.image, base))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_log::file_id::FileId;
-    use h5logfs_log::journal::metadata_image::image_lines;
-    use h5logfs_log::journal::{Commit, Header, Journal};
-    use h5logfs_log::source_file::SourceFile;
-
-    /// Definitions cannot describe all objects of such a program.
-    #[test]
-    fn a_log_of_an_hdf5_program_that_is_not_closed_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("journal");
-        let mut lines = image_lines(&[], &[1; 10]).unwrap();
-        let ends = vec![9000];
-        lines.push(Line::Commit(Commit::new(1, ends)));
-        let header = Header::new(&FileId([7; 16]), 1, 0, 0);
-        Journal::create_with(&path, &header, &lines, false, true).unwrap();
-        let (below, name) = SourceDir::of_file(&path).unwrap();
-        let recorded = Recorded::read(&SourceFile::open(&below, &name).unwrap()).unwrap();
-        let refused = state(&path, Some(&recorded)).unwrap_err().to_string();
-        let words = ["VOL connector", "`h5logfs recover`"];
-        assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
-    }
-
     #[test]
     fn options_of_new_files_are_refused() {
         let refused = |options: Options| check_options(&options).unwrap_err().to_string();

@@ -7,7 +7,7 @@ use hdf5::H5Type;
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
+use h5logfs_hdf5_format::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::DatasetLayout;
 use h5logfs_log::journal::value::Value;

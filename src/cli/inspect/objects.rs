@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::report::DatasetReport;
 use h5logfs_common::fault::Fault;
-use h5logfs_objects::{DatasetInfo, Dataspace, Layout, LinkTarget, ObjectKind, Objects};
+use h5logfs_hdf5_format::{DatasetInfo, Dataspace, Layout, LinkTarget, ObjectKind, Objects};
 use h5logfs_view::{Metadata, View};
 
 /// Deepest nesting of groups. Paths in a long chain of groups would have far more bytes than the file.

@@ -121,9 +121,7 @@ fn readers_of_a_job_without_checksums() {
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn two_nodes_do_not_write_one_file() {
-    let Some(site) = Site::new() else {
-        return;
-    };
+    let Some(site) = Site::new() else { return };
     let dir = site.place.dir();
     let mut run = Run::start(&site.place, "one-file-of-nodes", dir.path());
     run.at("refused");
@@ -191,9 +189,7 @@ fn a_server_starts_anew_while_a_job_writes() {
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn flushes_fail_and_can_be_repeated() {
-    let Some(site) = Site::new() else {
-        return;
-    };
+    let Some(site) = Site::new() else { return };
     let dir = site.place.dir();
     let run = Run::start(&site.place, "server-of-all", dir.path());
     run.flush_again(|| site.withdraw(), || site.export());

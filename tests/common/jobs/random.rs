@@ -58,7 +58,7 @@ struct Case {
     /// other numbers, and only those of the last job can be told apart.
     earlier: Option<usize>,
     /// For an unclosed file: the earlier flushes in its journal, if each round is one.
-    moments: Range<usize>,
+    shown: Range<usize>,
     /// Whether each round is the flush of that number.
     numbered: bool,
 }
@@ -129,7 +129,7 @@ impl Written {
                 let flushes = earlier.to_string();
                 command.args([self.program(seed), flushes.into(), self.meant_earlier(seed)]);
             }
-            for flush in case.moments.clone() {
+            for flush in case.shown.clone() {
                 let flushes = flush.to_string();
                 command.args([
                     self.program(seed),
@@ -154,7 +154,7 @@ impl Written {
                 let log = mounted.join(format!("earlier/{seed}.h5"));
                 pairs.push([self.program(seed), log, self.meant_earlier(seed)]);
             }
-            for flush in case.moments.clone().filter(|_| !recovered) {
+            for flush in case.shown.clone().filter(|_| !recovered) {
                 let log = mounted.join(format!(".h5logfs/at/{flush}/logs/{seed}.h5"));
                 pairs.push([self.program(seed), log, self.meant_at(seed, flush)]);
             }
@@ -234,7 +234,7 @@ impl Case {
         let dropped = flushes - first;
         let earlier = !closed && numbered && dropped > 0;
         let earlier = earlier.then(|| first + seed as usize % dropped);
-        let moments = if closed || !numbered {
+        let shown = if closed || !numbered {
             0..0
         } else {
             first.max(1)..flushes
@@ -245,7 +245,7 @@ impl Case {
             has_subfiles: program["subfiles"] != 0,
             flushes,
             earlier,
-            moments,
+            shown,
             numbered,
         }
     }

@@ -584,7 +584,7 @@ fn check_compacted(recipe: &Recipe) -> Result<(), TestCaseError> {
     }
     let chosen = recipe.datasets.iter().find_map(|d| d.filters.clone());
     let chosen = chosen.unwrap_or_else(|| vec![filter::DEFLATE]);
-    let filter = |id: &i32| h5logfs_log::filters::Filter {
+    let filter = |id: &i32| h5logfs_hdf5_format::filters::Filter {
         id: *id,
         flags: u32::from(*id != filter::FLETCHER32),
         values: if *id == filter::DEFLATE {

@@ -299,9 +299,7 @@ fn comparison(seed: u64, model: &Model, dir: &Path, is_by_nccopy: bool) -> Json 
 /// The model writes the file that PnetCDF would have written.
 #[test]
 fn netcdf_programs_see_what_the_model_would_have_written() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let first = first_seed();
     let jobs = (first..first + cases(60) as u64).map(|seed| {
@@ -319,9 +317,7 @@ fn netcdf_programs_see_what_the_model_would_have_written() {
 /// The model's files are checked themselves: nccopy's result is the same to all programs.
 #[test]
 fn the_files_of_the_model_are_sound() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let first = first_seed();
     let jobs = (first..first + cases(60) as u64).map(|seed| {

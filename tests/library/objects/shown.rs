@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
-use h5logfs_objects::{
+use h5logfs_hdf5_format::HeaderBytes;
+use h5logfs_hdf5_format::{
     Bits, Class, DatasetInfo, Dataspace, Datatype, Layout, Link, LinkTarget, ObjectKind, Objects,
     Padding, ReferenceKind, Value,
 };

@@ -78,13 +78,12 @@ fn the_service_starts_in_order_ends_and_comes_back() {
     let needs = format!("Requires={SERVICE}\nAfter={SERVICE}");
     add_reader(&files, "reader", &needs, "/mnt/logs/fill.h5");
     files.enable("h5logfs@.service", SERVICE);
-    let Some(container) = Container::start(&files) else {
+    let Some(container) = Container::boot(&files) else {
         return;
     };
     let expected = canonical();
     let reads = || fs::read(container.path("/mnt/logs/fill.h5")).is_ok_and(|read| read == expected);
     let state = |name: &str| container.property(SERVICE, name);
-    container.wait_for_boot();
     assert_eq!(container.run("systemctl is-system-running"), "running");
     // The reader started when the mount answered.
     assert!(fs::read(container.path("/run/reader")).unwrap() == expected);
@@ -179,10 +178,9 @@ fn the_daemon_cannot_do_what_the_unit_forbids() {
         "etc/systemd/system/h5logfs@probe.service.d/probe.conf",
         probe,
     );
-    let Some(container) = Container::start(&files) else {
+    let Some(container) = Container::boot(&files) else {
         return;
     };
-    container.wait_for_boot();
     container.run("chown -R 1000:1000 /data/other && chmod 600 /data/other/secret");
     // The kernel log.
     container.run("mknod /data/device c 1 11");
@@ -256,11 +254,10 @@ fn lines_of_fstab_and_the_examples_are_mounted() {
         );
     }
     files.enable("mnt-logs.automount", "mnt-logs.automount");
-    let Some(container) = Container::start(&files) else {
+    let Some(container) = Container::boot(&files) else {
         return;
     };
     let expected = canonical();
-    container.wait_for_boot();
     assert_eq!(
         container.run("systemctl is-system-running"),
         "running",
@@ -317,10 +314,9 @@ fn users_have_services_of_their_own() {
     fs::create_dir_all(files.at("home/user/logs")).unwrap();
     let mount = "[[mount]]\npoint = \"/home/user/logs\"\nsource = \"/home/user/data\"\n";
     files.write("home/user/.config/h5logfs.toml", mount);
-    let Some(container) = Container::start(&files) else {
+    let Some(container) = Container::boot(&files) else {
         return;
     };
-    container.wait_for_boot();
     container.run("chown -R 1000:1000 /home/user && systemctl start user@1000.service");
     let as_user = |words: &str| {
         container.run(&format!(

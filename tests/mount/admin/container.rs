@@ -19,7 +19,10 @@ const SCRIPT: &str = concat!(
 );
 const SYSTEMD: &str = "/lib/systemd/systemd";
 
-/// The initial files of a container, besides those of the host's system.
+/// Time limit of a start, which takes two seconds on a quiet machine.
+const BOOT_SECONDS: u32 = 120;
+
+/// The initial files of a container, besides those of the system.
 pub struct Files(TempDir);
 
 impl Files {
@@ -116,9 +119,28 @@ fn can_boot() -> bool {
 }
 
 impl Container {
-    /// Starts a container, and waits until systemd takes commands. `None`, after printing the reason, where this is
-    /// impossible.
-    pub fn start(files: &Files) -> Option<Self> {
+    /// Starts a container, and waits until all units that start with the system have started, or failed. `None`, after
+    /// printing the reason, where this is impossible.
+    ///
+    /// systemd 252 now and then stops for ever in the middle of a start, with local-fs.target waiting. So another
+    /// container gets a second chance.
+    pub fn boot(files: &Files) -> Option<Self> {
+        let mut jobs = String::new();
+        for _ in 0..2 {
+            let container = Container::start(files)?;
+            match container.wait_for_boot() {
+                Ok(()) => return Some(container),
+                Err(pending) => jobs = pending,
+            }
+            eprintln!("the container did not start within {BOOT_SECONDS} s: {jobs}");
+        }
+        panic!(
+            "two containers in turn did not start within {BOOT_SECONDS} s; the last one: {jobs}"
+        );
+    }
+
+    /// Starts a container, and waits until systemd takes commands.
+    fn start(files: &Files) -> Option<Self> {
         if !can_boot() {
             return None;
         }
@@ -215,10 +237,17 @@ impl Container {
         self.run(&format!("systemctl show --value --property={name} {unit}"))
     }
 
-    /// Waits until all units that start with the system have started, or failed.
-    pub fn wait_for_boot(&self) {
-        // The command fails if a unit has failed, so its result does not matter.
-        self.output("systemctl is-system-running --wait");
+    /// Fails with the jobs that wait, and what the container has said.
+    fn wait_for_boot(&self) -> Result<(), String> {
+        // It fails if a unit has failed, too. The status of `timeout` is 124 where the time is over.
+        let waited = self.output(&format!(
+            "timeout {BOOT_SECONDS} systemctl is-system-running --wait"
+        ));
+        if waited.status.code() != Some(124) {
+            return Ok(());
+        }
+        let jobs = self.output("timeout 10 systemctl list-jobs");
+        Err(String::from_utf8_lossy(&jobs.stdout).into_owned() + &self.said())
     }
 
     /// The lines of the mount table for this mount point.

@@ -217,9 +217,7 @@ print('equal')
 /// The driver finds the program installed with it, without any variable.
 #[test]
 fn a_program_reads_a_log_with_the_installed_driver() {
-    let Some(python) = Python::new() else {
-        return;
-    };
+    let Some(python) = Python::new() else { return };
     let installed = Installed::new();
     let home = tempfile::tempdir().unwrap();
     let output = python

@@ -4,7 +4,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::recognition::{Kind, StripedFile, find_members, whole_file};
+use h5logfs_log::recognition::{FileAndMembers, Kind, find_members, whole_file};
 use h5logfs_log::scan::{Choice, ScanRequest};
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
@@ -42,7 +42,7 @@ pub fn whole(place: SourcePath, file: &SourceFile) -> Result<Snapshot> {
     Ok(of_found(whole_file(file)?, place, file))
 }
 
-fn of_found(found: StripedFile, place: SourcePath, file: &SourceFile) -> Snapshot {
+fn of_found(found: FileAndMembers, place: SourcePath, file: &SourceFile) -> Snapshot {
     let members = found.members.into_iter();
     let members = members.map(|(place, file)| Source::whole(place, file.identity()));
     let own = Source::whole(place, file.identity());

@@ -1,12 +1,12 @@
 //! Whole chunks of a logged dataset in their stored form, and queries about chunks.
 
-use h5logfs_log::filters::{self, Filter};
+use h5logfs_hdf5_format::filters::{self, Filter};
 use h5logfs_output::Selection;
 use h5logfs_output::reading::Placed;
 
 use super::dataset::Dataset;
 use super::transfer::Region;
-use super::{OpenLog, State};
+use super::{State, WrittenLog};
 use h5logfs_common::fault::Fault;
 
 /// The largest number of chunks that a query visits one by one.
@@ -25,12 +25,12 @@ pub struct StoredChunk<'a> {
 /// Chunks of the logged datasets of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks<'a> {
-    log: &'a OpenLog,
+    log: &'a WrittenLog,
 }
 
 impl<'a> Chunks<'a> {
     #[inline]
-    pub(super) fn new(log: &'a OpenLog) -> Self {
+    pub(super) fn new(log: &'a WrittenLog) -> Self {
         Chunks { log }
     }
 

@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use h5logfs_hdf5_format::filters::Filter;
 use h5logfs_host::types::Id;
-use h5logfs_log::filters::Filter;
 use h5logfs_output::entries::DatasetInfo;
 use h5logfs_output::stored::Form;
 use parking_lot::Mutex;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use h5logfs_host::types::Id;
 
-use super::OpenLog;
+use super::WrittenLog;
 use super::dataset::{
     Creation, Dataset, OwnedType, Parts, Storage, Wanted, extent_of, is_loggable_type,
     remove_foreign_filters,
@@ -33,12 +33,12 @@ pub struct NewDataset {
 /// The datasets in the metadata image of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Datasets<'a> {
-    log: &'a OpenLog,
+    log: &'a WrittenLog,
 }
 
 impl<'a> Datasets<'a> {
     #[inline]
-    pub(super) fn new(log: &'a OpenLog) -> Self {
+    pub(super) fn new(log: &'a WrittenLog) -> Self {
         Datasets { log }
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use h5logfs_file_driver::{Announced, SESSION_DRIVER, Withdrawn, Written};
+use h5logfs_hdf5_format::Image;
 use h5logfs_host::types::{FAILURE, Id, Status};
-use h5logfs_log::image::Image;
 use parking_lot::Mutex;
 
 use super::closed;

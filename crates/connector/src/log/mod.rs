@@ -3,8 +3,8 @@
 //! The *metadata image* holds the objects of the log. It is a native file in memory, equal on all ranks. A write of elements
 //! appends records to a buffer. A flush writes the buffers of all ranks, and the changes of the metadata image, to the log.
 //!
-//! [`OpenLog`] itself covers the log, its flush and its close; all its own methods are in this file. Operations on datasets are
-//! methods of structs over it, such as [`OpenLog::transfers`].
+//! [`WrittenLog`] itself covers the log, its flush and its close; all its own methods are in this file. Operations on datasets are
+//! methods of structs over it, such as [`WrittenLog::transfers`].
 //!
 //! | module | contents |
 //! |---|---|
@@ -102,7 +102,7 @@ const PREDEFINED: [&CStr; 14] = [
 
 /// A log that this process writes.
 #[derive(Debug)]
-pub struct OpenLog {
+pub struct WrittenLog {
     library: Library,
     metadata_image: MetadataImage,
     types: RecentTypes,
@@ -197,7 +197,7 @@ impl std::fmt::Debug for State {
     }
 }
 
-impl OpenLog {
+impl WrittenLog {
     /// Makes a log. Its files exist already.
     pub fn new(
         library: Library,
@@ -227,7 +227,7 @@ impl OpenLog {
             kept: None,
             is_warned: false,
         };
-        OpenLog {
+        WrittenLog {
             library,
             metadata_image,
             types: RecentTypes::default(),
@@ -413,7 +413,7 @@ impl OpenLog {
         Questions::new(self)
     }
 
-    /// Whether [`OpenLog::close`] was called, with any outcome.
+    /// Whether [`WrittenLog::close`] was called, with any outcome.
     pub fn is_closed(&self) -> bool {
         self.state.lock().writer.is_none()
     }

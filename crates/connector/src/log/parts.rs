@@ -2,7 +2,7 @@
 
 use h5logfs_output::Selection;
 
-use super::OpenLog;
+use super::WrittenLog;
 use super::dataset::Dataset;
 use super::transfer::Region;
 use h5logfs_common::fault::Fault;
@@ -10,12 +10,12 @@ use h5logfs_common::fault::Fault;
 /// Boxes of elements of the logged datasets of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Boxes<'a> {
-    log: &'a OpenLog,
+    log: &'a WrittenLog,
 }
 
 impl<'a> Boxes<'a> {
     #[inline]
-    pub(super) fn new(log: &'a OpenLog) -> Self {
+    pub(super) fn new(log: &'a WrittenLog) -> Self {
         Boxes { log }
     }
 

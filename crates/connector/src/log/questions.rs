@@ -6,7 +6,7 @@ use std::slice;
 
 use h5logfs_host::types::{Address, SUCCESS, Status};
 
-use super::OpenLog;
+use super::WrittenLog;
 use super::chunks::StoredChunk;
 use super::dataset::{Dataset, Wanted};
 use crate::arguments::{
@@ -25,12 +25,12 @@ const NO_ADDRESS: Address = Address::MAX;
 /// Queries about the logged datasets of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Questions<'a> {
-    log: &'a OpenLog,
+    log: &'a WrittenLog,
 }
 
 impl<'a> Questions<'a> {
     #[inline]
-    pub(super) fn new(log: &'a OpenLog) -> Self {
+    pub(super) fn new(log: &'a WrittenLog) -> Self {
         Questions { log }
     }
 

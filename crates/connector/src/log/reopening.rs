@@ -1,17 +1,16 @@
 //! Opens a log again: its objects become a metadata image, and new records are appended.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
 use h5logfs_catalog::direct;
-use h5logfs_log::Tables;
 use h5logfs_log::journal::kept::path_of_kept;
 use h5logfs_log::journal::known_table::KnownTable;
-use h5logfs_log::journal::metadata_image::{LoggedDataset, Packing, packed_image_lines};
-use h5logfs_log::journal::{self, Line, Recorded};
-use h5logfs_log::snapshot::{Content, Snapshot};
+use h5logfs_log::journal::metadata_image::MetadataImage as RecordedImage;
+use h5logfs_log::journal::{self, Recorded};
+use h5logfs_log::snapshot::to_append;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::files::Appendable;
 use h5logfs_output::found::FoundLog;
@@ -20,14 +19,11 @@ use h5logfs_output::{Base, LogWriter, Ranks};
 
 use super::closed::KeptImage;
 use super::metadata_image::{MetadataImage, refused};
-use super::{Constants, OpenLog, State};
+use super::{Constants, State, WrittenLog};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::options::Options;
 use h5logfs_common::fault::Fault;
-
-/// A limit for dataset IDs, above any that a program uses. A damaged file may claim any number.
-const MOST_IDS: u32 = 1 << 24;
 
 /// Logs that this process has closed.
 pub(super) static CLOSED: Memory<Objects> = Memory::new();
@@ -37,20 +33,18 @@ pub(super) static CLOSED: Memory<Objects> = Memory::new();
 pub(super) struct Objects {
     /// The opening that left them so, if this process remembers it.
     pub opening: Option<u64>,
-    pub image: Vec<u8>,
-    /// The addresses of the object headers of logged datasets; `None` for a deleted one.
-    pub headers: Vec<Option<u64>>,
-    /// The ends of datasets' records, as far as known.
+    pub metadata: RecordedImage,
+    /// Where the records of datasets end, as far as it is known.
     pub reached: HashMap<u32, Vec<u64>>,
 }
 
 impl State {
     /// The objects as the journal holds them. Moves the image out of the state.
     pub(super) fn objects(&mut self, opening: Option<u64>) -> Objects {
-        let mut headers = vec![None; self.datasets.len()];
-        for (header, id) in &self.headers {
-            headers[*id as usize] = Some(*header);
-        }
+        let mut logged: BTreeMap<u32, Option<u64>> = (0..self.datasets.len() as u32)
+            .map(|id| (id, None))
+            .collect();
+        logged.extend(self.headers.iter().map(|(header, id)| (*id, Some(*header))));
         let mut reached = std::mem::take(&mut self.reached);
         for dataset in self.datasets.iter().flatten() {
             let extent = dataset.extent();
@@ -60,8 +54,10 @@ impl State {
         }
         Objects {
             opening,
-            image: std::mem::take(&mut self.image),
-            headers,
+            metadata: RecordedImage {
+                image: std::mem::take(&mut self.image),
+                logged,
+            },
             reached,
         }
     }
@@ -76,7 +72,7 @@ pub fn append(
     ranks: Ranks,
     options: Options,
     kept: Option<KeptImage>,
-) -> Result<OpenLog, Fault> {
+) -> Result<WrittenLog, Fault> {
     let left = if options.takes_in {
         take_in_unflushed(path, &ranks)?
     } else {
@@ -92,7 +88,7 @@ pub fn append(
         table = known;
         let is_kept = objects.opening.is_some() && objects.opening == kept_opening;
         if is_kept {
-            image = Some(std::mem::take(&mut objects.image));
+            image = Some(std::mem::take(&mut objects.metadata.image));
         }
         objects.opening = Some(new_opening());
         Ok((base, objects.to_bytes(is_kept)))
@@ -104,7 +100,7 @@ pub fn append(
             let (metadata_image, constants, memory) = match kept {
                 Some(kept) => (kept.metadata_image.open(), kept.constants, kept.memory),
                 None => (
-                    MetadataImage::open(info, request, path, &objects.image)?,
+                    MetadataImage::open(info, request, path, &objects.metadata.image)?,
                     Arc::new(Constants::of(&info.library)),
                     None,
                 ),
@@ -121,20 +117,21 @@ pub fn append(
     let (objects, metadata_image, constants, memory) = made.ok_or_else(|| refused(path))?;
     let is_root = ranks.is_root();
     let writer = LogWriter::with_memory(ranks, files, options, memory);
-    let mut log = OpenLog::new(info.library, metadata_image, constants, path, writer);
+    let mut log = WrittenLog::new(info.library, metadata_image, constants, path, writer);
     log.opening = objects.opening;
     let mut state = log.state.lock();
-    for (id, header) in objects.headers.iter().enumerate() {
-        state.datasets.push(None);
+    for (id, header) in &objects.metadata.logged {
         if let Some(header) = header {
-            state.headers.insert(*header, id as u32);
+            state.headers.insert(*header, *id);
         }
     }
+    let ids = objects.metadata.ids();
+    state.base = ids;
+    state.datasets.resize_with(ids, || None);
     state.reached = objects.reached;
-    state.base = objects.headers.len();
     state.table = table;
     if is_root {
-        state.image = image.unwrap_or(objects.image);
+        state.image = image.unwrap_or(objects.metadata.image);
     }
     drop(state);
     if let Some(left) = left {
@@ -170,22 +167,20 @@ fn may_have_unflushed(path: &Path) -> bool {
 /// The contents of a log, from its journal if it is not closed, and knowledge of its table. The latter is `None` if it takes more
 /// work than this process should do.
 fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<Found, Fault> {
-    let metadata_image = recorded.and_then(|recorded| recorded.metadata_image.as_ref());
-    if let (Some(recorded), Some(metadata_image)) = (recorded, metadata_image) {
-        let header = |id| metadata_image.logged.get(&id).copied().flatten();
-        let objects = Objects {
-            image: metadata_image.image.clone(),
-            headers: (0..metadata_image.ids() as u32).map(header).collect(),
-            ..Objects::default()
-        };
-        let base = Base::of_journal(recorded, objects.lines()?)?;
+    // libhdf5 takes the image of a program of HDF5 as it is. Where definitions add to one, datasets may lack the chunks without which
+    // libhdf5 extends none: a scan chooses them.
+    let of_hdf5 = recorded.filter(|recorded| !recorded.takes_definitions());
+    if let Some(recorded) = of_hdf5
+        && let Some(metadata) = recorded.metadata_image.clone()
+    {
+        let base = Base::of_journal(recorded, metadata.lines()?)?;
         let table = short_history(&base);
-        return Ok((objects, base, table));
+        return Ok((Objects::from(metadata), base, table));
     }
     if recorded.is_none()
         && let Some((objects, base, table)) = CLOSED.recall(path, log)
     {
-        let lines = objects.lines()?;
+        let lines = objects.metadata.lines()?;
         let table = Some(table).filter(|table| !table.is_empty());
         return Ok((objects, Base { lines, ..base }, table));
     }
@@ -193,16 +188,18 @@ fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<F
     options.allow_metadata(MOST_METADATA);
     let snapshot = direct::snapshot(path, &options)?;
     let snapshot = snapshot.ok_or_else(|| format!("{}: not a log", path.display()))?;
-    let objects = Objects::of_snapshot(path, &snapshot)?;
+    let image = snapshot.image.clone();
+    let metadata = to_append(image, &snapshot.datasets, &snapshot.log);
+    let metadata = metadata.map_err(|fault| fault.of_file(path))?;
     let base = match recorded {
-        Some(recorded) => Base::of_journal(recorded, objects.lines()?)?,
+        Some(recorded) => Base::of_journal(recorded, metadata.lines()?)?,
         None => {
             let (dir, _) = SourceDir::of_file(path)?;
-            Base::of_snapshot(&dir, &snapshot, objects.lines()?).map_err(|e| e.of_file(path))?
+            Base::of_snapshot(&dir, &snapshot, metadata.lines()?).map_err(|e| e.of_file(path))?
         }
     };
     let table = short_history(&base);
-    Ok((objects, base, table))
+    Ok((Objects::from(metadata), base, table))
 }
 
 type Found = (Objects, Base, Option<KnownTable>);
@@ -217,69 +214,26 @@ fn short_history(base: &Base) -> Option<KnownTable> {
     (base.flush <= MOST_FLUSHES).then(KnownTable::default)
 }
 
-impl Objects {
-    /// The objects of a scanned log. Fails if some elements are neither in the log nor in the metadata image.
-    fn of_snapshot(path: &Path, snapshot: &Snapshot) -> Result<Self, Fault> {
-        let mut headers = Vec::new();
-        for dataset in &snapshot.datasets {
-            let reason = match &dataset.content {
-                Content::Logged { id, .. } => {
-                    let id = usize::try_from(*id)?;
-                    if headers.len() <= id {
-                        headers.resize(id + 1, None);
-                    }
-                    headers[id] = Some(dataset.header);
-                    continue;
-                }
-                Content::Extent { .. } => {
-                    "its elements lie in the HDF5 file itself rather than in the log"
-                }
-                Content::Unreadable(reason) => reason,
-            };
-            return Err(format!(
-                "{}: nothing can be appended: dataset {}: {reason}",
-                path.display(),
-                dataset.name
-            )
-            .into());
-        }
-        // The entries of a deleted dataset keep its ID in use.
-        if let Tables::LogVol(tables) = &snapshot.log {
-            let ids = usize::try_from(tables.ids.min(MOST_IDS))?;
-            headers.resize(headers.len().max(ids), None);
-        }
-        Ok(Objects {
-            image: snapshot.image.clone(),
-            headers,
+impl From<RecordedImage> for Objects {
+    fn from(metadata: RecordedImage) -> Self {
+        Objects {
+            metadata,
             ..Objects::default()
-        })
+        }
     }
+}
 
-    /// The journal's lines that define these objects.
-    fn lines(&self) -> Result<Vec<Line>, Fault> {
-        let mut lines = packed_image_lines(&[], &self.image, Packing::Quick)?;
-        let logged = self.headers.iter().enumerate().map(|(id, header)| {
-            Line::Logged(LoggedDataset {
-                id: id as u32,
-                header: *header,
-            })
-        });
-        lines.extend(logged);
-        Ok(lines)
-    }
-
-    /// Encodes the objects for other ranks. `is_kept`: all ranks have the metadata image.
+impl Objects {
+    /// `is_kept`: all ranks have the metadata image.
     fn to_bytes(&self, is_kept: bool) -> Vec<u8> {
         let opening = self.opening.unwrap_or_default();
-        let mut numbers = vec![opening, u64::from(is_kept), self.headers.len() as u64];
-        numbers.extend(self.headers.iter().map(|header| header.unwrap_or(u64::MAX)));
-        numbers.push(self.reached.len() as u64);
+        let mut numbers = vec![opening, u64::from(is_kept), self.reached.len() as u64];
         for (id, reached) in &self.reached {
             numbers.extend([u64::from(*id), reached.len() as u64]);
             numbers.extend(reached);
         }
         let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
-        numbers.chain(self.image.iter().copied()).collect()
+        numbers.chain(self.metadata.to_bytes()).collect()
     }
 
     /// Decodes the objects, and whether all ranks have the metadata image.
@@ -287,17 +241,14 @@ impl Objects {
         let mut rest = bytes;
         let opening = take(&mut rest)?;
         let is_kept = take(&mut rest)? != 0;
-        let header = |header: u64| Some(header).filter(|header| *header != u64::MAX);
-        let headers = take_list(&mut rest)?.into_iter().map(header).collect();
         let mut reached = HashMap::new();
         for _ in 0..take(&mut rest)? {
             reached.insert(u32::try_from(take(&mut rest)?).ok()?, take_list(&mut rest)?);
         }
         let objects = Objects {
             opening: Some(opening),
-            headers,
             reached,
-            image: rest.to_vec(),
+            metadata: RecordedImage::from_bytes(rest)?,
         };
         Some((objects, is_kept))
     }
@@ -327,8 +278,10 @@ mod tests {
     fn objects_are_told_to_other_ranks() {
         let objects = Objects {
             opening: Some(4),
-            image: vec![1, 2, 3],
-            headers: vec![Some(7), None, Some(96)],
+            metadata: RecordedImage {
+                image: vec![1, 2, 3],
+                logged: BTreeMap::from([(0, Some(7)), (1, None)]),
+            },
             reached: HashMap::from([(0, vec![5, 6]), (2, vec![])]),
         };
         let told = Objects::from_bytes(&objects.to_bytes(true));

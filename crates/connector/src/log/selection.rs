@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 use std::slice;
 
+use h5logfs_hdf5_format::MAX_RANK;
 use h5logfs_host::lists::BlockList;
 use h5logfs_host::types::Id;
-use h5logfs_log::image::MAX_RANK;
 use h5logfs_output::lists::Lists;
 use h5logfs_output::{Blocks, Selection};
 

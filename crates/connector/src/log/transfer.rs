@@ -18,7 +18,7 @@ use super::dataset::{Dataset, FoundExtent};
 use super::elements::{Conversion, Memory, are_equal};
 use super::expression;
 use super::selection::{Place, Room, dataset_blocks, listed_blocks, memory_place};
-use super::{OpenLog, State};
+use super::{State, WrittenLog};
 use crate::below::Below;
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
@@ -130,12 +130,12 @@ fn is_same_type(dataset: &Dataset, datatype: Id) -> bool {
 /// Reads and writes of the logged datasets of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Transfers<'a> {
-    log: &'a OpenLog,
+    log: &'a WrittenLog,
 }
 
 impl<'a> Transfers<'a> {
     #[inline]
-    pub(super) fn new(log: &'a OpenLog) -> Self {
+    pub(super) fn new(log: &'a WrittenLog) -> Self {
         Transfers { log }
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use h5logfs_catalog::direct::{self, OpenLog, Options};
+use h5logfs_catalog::direct::{self, OpenLog};
 use h5logfs_file_driver::is_written;
 use h5logfs_host::types::{Id, SUCCESS, Status, access};
 use h5logfs_log::log_dir;
@@ -15,7 +15,7 @@ use h5logfs_output::Ranks;
 use super::OpenedLog;
 use crate::arguments::{FileAccessible, FileSpecific, FileSpecificArguments};
 use crate::below::Below;
-use crate::below::drivers::{has_image, with_driver};
+use crate::below::drivers::{has_image, read_options, with_driver};
 use crate::below::info::Info;
 use crate::below::questions::number_of;
 use crate::below::request::Request;
@@ -144,7 +144,8 @@ pub fn delete(info: &Info, request: &Request<'_>) -> Result<Option<Status>, Faul
     closed::forget(request.path());
     let ranks = ranks::find(&info.library, request.fapl)?.unwrap_or_else(Ranks::one);
     let deleted = if ranks.is_root() {
-        h5logfs_file_driver::delete_log(request.path(), &Options::default())
+        read_options(info, request.fapl)
+            .and_then(|options| h5logfs_file_driver::delete_log(request.path(), &options))
     } else {
         Ok(false)
     };
@@ -171,7 +172,7 @@ fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> 
     if has_image(info, request.fapl) || is_written(path, &found) {
         return Ok(None);
     }
-    match direct::open(path, &Options::default()) {
+    match direct::open(path, &read_options(info, request.fapl)?) {
         Ok(direct::Opened::Plain) => Ok(None),
         Ok(direct::Opened::Log(log)) => Ok(Some(log)),
         // If the file is not readable, libhdf5 reports it in its own words.

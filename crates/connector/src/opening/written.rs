@@ -23,7 +23,7 @@ use crate::below::list::PropertyList;
 use crate::below::request::Request;
 use crate::log::closed::{self, FileState, KeptImage};
 use crate::log::metadata_image::{MetadataImage, refused};
-use crate::log::{self, Constants, OpenLog};
+use crate::log::{self, Constants, WrittenLog};
 use crate::options;
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
@@ -54,7 +54,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     let files = Files::create(&path, &ranks, &options)?;
     let writer = LogWriter::with_reads(ranks, files, options);
     let constants = Arc::new(Constants::of(&info.library));
-    let log = OpenLog::new(info.library, metadata_image, constants, &path, writer);
+    let log = WrittenLog::new(info.library, metadata_image, constants, &path, writer);
     opened(info, request, log, None).map(Some)
 }
 
@@ -210,7 +210,7 @@ fn real(path: &Path) -> PathBuf {
 fn opened(
     info: &Arc<Info>,
     request: &Request<'_>,
-    log: OpenLog,
+    log: WrittenLog,
     access: Option<Arc<PropertyList>>,
 ) -> Result<OpenedLog, Fault> {
     let kind = Kind::Written(log.into());

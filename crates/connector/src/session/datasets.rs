@@ -10,7 +10,7 @@ use super::Session;
 use crate::arguments::{DatasetGet, DatasetSpecific, Optional, dataset_optional};
 use crate::below::Below;
 use crate::library::{Functions, is_version_2};
-use crate::log::OpenLog;
+use crate::log::WrittenLog;
 use crate::log::dataset::Dataset;
 use crate::log::making::{NewDataset, has_extent};
 use crate::log::transfer::Transfer;
@@ -94,14 +94,14 @@ impl Session {
     }
 
     /// The log of a dataset that [`Session::dataset`] has found.
-    fn records(&self) -> Result<&OpenLog, Fault> {
+    fn records(&self) -> Result<&WrittenLog, Fault> {
         let log = self.log();
         Ok(log.ok_or_else(|| format!("{}: a dataset that is not logged", self.path.display()))?)
     }
 
     /// Fails if the native file would take elements, and each rank has its own native file.
     pub fn check_unlogged_write(&self, below: &Below) -> Result<(), Fault> {
-        let is_parallel = self.log().is_some_and(OpenLog::is_parallel);
+        let is_parallel = self.log().is_some_and(WrittenLog::is_parallel);
         if !is_parallel || !has_extent(below) {
             return Ok(());
         }

@@ -67,7 +67,7 @@ use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::below::questions::{name_of, opened_through};
 use crate::below::request::Request;
-use crate::log::{Left, OpenLog};
+use crate::log::{Left, WrittenLog};
 use descriptor::Descriptor;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::log_dir;
@@ -103,7 +103,7 @@ pub enum Kind {
         number: OnceLock<u64>,
     },
     /// A log that this process writes.
-    Written(Box<OpenLog>),
+    Written(Box<WrittenLog>),
     /// A file behind a link.
     Linked {
         /// The number that libhdf5 assigned to objects of the file.
@@ -186,7 +186,7 @@ impl Session {
     }
 
     /// The log, if this process writes it.
-    pub fn log(&self) -> Option<&OpenLog> {
+    pub fn log(&self) -> Option<&WrittenLog> {
         match &self.kind {
             Kind::Written(log) => Some(log),
             Kind::Read { .. } | Kind::Linked { .. } => None,
@@ -205,7 +205,7 @@ impl Session {
     /// Whether the files of the log are open. A program may still have objects of a file that was closed and deleted, and another
     /// file may have its number by now.
     fn is_open(&self) -> bool {
-        self.log().is_none_or(OpenLog::is_open)
+        self.log().is_none_or(WrittenLog::is_open)
     }
 
     /// Counts one more open object. Returns whether it keeps the log open.
@@ -343,7 +343,7 @@ impl Session {
     }
 
     /// Reports the failure of an automatic flush.
-    fn warn_of_flush(&self, log: &OpenLog, flushed: Result<(), Fault>) {
+    fn warn_of_flush(&self, log: &WrittenLog, flushed: Result<(), Fault>) {
         if let Err(reason) = flushed {
             log.warn(&format!(
                 "{reason}. This automatic flush failed, but the call goes on, and the next flush tries again"
@@ -359,7 +359,7 @@ impl Session {
     /// Flushes the log before the file is closed. Does nothing if the log is closed already, since a program may repeat a failed
     /// close, and nothing in a process forked from the writer.
     pub fn flush_to_close(&self) -> Result<(), Fault> {
-        if self.is_forked() || self.log().is_some_and(OpenLog::is_closed) {
+        if self.is_forked() || self.log().is_some_and(WrittenLog::is_closed) {
             return Ok(());
         }
         self.flush()

@@ -7,7 +7,7 @@ use h5logfs_catalog::direct;
 
 use super::{Identity, Session};
 use crate::below::info::Info;
-use crate::log::OpenLog;
+use crate::log::WrittenLog;
 use h5logfs_common::fault::Fault;
 
 /// Open logs. Only its own library may use a session, because the end of a session calls that library.
@@ -44,7 +44,7 @@ pub fn find_number(library: usize, number: u64) -> Result<Option<Arc<Session>>, 
 /// The logs that a library writes.
 pub fn written(library: usize) -> Result<Vec<Arc<Session>>, Fault> {
     let mut own = find(|other| other.library == library)?;
-    own.retain(|session| session.log().is_some_and(OpenLog::is_open));
+    own.retain(|session| session.log().is_some_and(WrittenLog::is_open));
     Ok(own)
 }
 

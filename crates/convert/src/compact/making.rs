@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use h5logfs_common::error::Error as LogError;
 use h5logfs_common::task::Task;
-use h5logfs_log::filters::{DEFLATE, Filter, OPTIONAL, compress, mask};
+use h5logfs_hdf5_format::filters::{DEFLATE, Filter, OPTIONAL, compress, mask};
 use h5logfs_view::ChunkId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -244,7 +244,7 @@ fn filter(raw: Vec<u8>, pipeline: &[Filter]) -> io::Result<Filtered> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_log::filters::{FLETCHER32, SHUFFLE, decode};
+    use h5logfs_hdf5_format::filters::{FLETCHER32, SHUFFLE, decode};
 
     fn pipeline() -> Vec<Filter> {
         let filter = |id, flags, value| Filter {

@@ -1,6 +1,6 @@
 //! The metadata of the file: an image made by libhdf5. The addresses of the elements are set later.
 
-use h5logfs_log::image::Image;
+use h5logfs_hdf5_format::Image;
 use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_view::View;
 

@@ -4,19 +4,18 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use h5logfs_log::image::Image;
+use h5logfs_hdf5_format::{Image, UNDEFINED};
 
 use super::making::Outline;
 use super::{Layout, Source};
-use crate::chunk_index::{ChunkIndex, StoredChunk};
 use crate::error::{Error, Result};
+use h5logfs_hdf5_format::btree::{StoredChunk, StoredIndex};
 
 /// Alignment of data that does not follow a chunk.
 const ALIGN: u64 = 8;
 /// The largest file offset of system calls.
 const MAX_FILE: u64 = i64::MAX as u64;
 /// HDF5's undefined address.
-const UNDEFINED: u64 = u64::MAX;
 /// Bytes of chunk indexes written at once.
 const NODES_AT_ONCE: usize = 1 << 20;
 
@@ -132,7 +131,9 @@ impl<'a> Placer<'a> {
         let chunks = std::mem::take(&mut self.datasets[number].chunks);
         let element_size = self.source.dataset(number).element_size;
         let grid = self.source.view.grid(number);
-        let index = ChunkIndex::new(grid, element_size, &chunks);
+        let index = StoredIndex::new(&grid.chunk, element_size, &chunks, |chunk| {
+            grid.origin(chunk)
+        });
         let index = index.ok_or_else(|| self.source.about(number, "too many chunks"))?;
         let address = self.take(index.len())?;
         write_nodes(&index, address, self.user_block(), file)?;
@@ -155,7 +156,7 @@ impl<'a> Placer<'a> {
 
 /// Writes a chunk index, many nodes at a time.
 fn write_nodes(
-    index: &ChunkIndex<'_>,
+    index: &StoredIndex<'_, impl Fn(u64) -> Vec<u64>>,
     address: u64,
     user_block: u64,
     file: &File,

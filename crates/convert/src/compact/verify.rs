@@ -10,8 +10,8 @@ use std::thread;
 use parking_lot::Mutex;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::{Filter, decode};
-use h5logfs_log::image::{HeaderBytes, Image};
+use h5logfs_hdf5_format::filters::{Filter, decode};
+use h5logfs_hdf5_format::{ChunkIndex, HeaderBytes, Image};
 use h5logfs_view::ChunkId;
 
 use super::left_out::LeftOut;
@@ -19,9 +19,8 @@ use super::parts::{Part, Parts, What};
 use super::placing::Complete;
 use super::sequence::Compacted;
 use super::{Layout, Source};
-use crate::chunk_index::StoredChunk;
 use crate::error::{Error, Result};
-use crate::index_reader::read_index;
+use h5logfs_hdf5_format::btree::{StoredChunk, read_stored};
 
 /// The bytes of a file after its user block.
 struct Written<'a> {
@@ -183,23 +182,30 @@ fn place(
     written: &Written<'_>,
     number: usize,
 ) -> Result<Place, Fault> {
-    const CONTIGUOUS: u8 = 1;
-    const CHUNKED: u8 = 2;
-    let dataset = source.dataset(number);
-    let message = image.layout(dataset.header)?;
+    use h5logfs_hdf5_format::Layout as Found;
+    let message = image.layout(source.dataset(number).header)?;
     let is_chunked = source.layout(number) == Layout::Chunks;
-    let at = match message.get(..2) {
-        Some([3, CONTIGUOUS]) if !is_chunked => 2,
-        Some([3, CHUNKED]) if is_chunked => 3,
+    Ok(match (Found::of_message(&message, None)?, is_chunked) {
+        (Found::Contiguous { address, .. }, false) => Place::Piece(address),
+        (
+            Found::Chunked {
+                index: ChunkIndex::BTree(None),
+                ..
+            },
+            true,
+        ) => Place::Chunks(Vec::new()),
+        (
+            Found::Chunked {
+                index: ChunkIndex::BTree(Some(root)),
+                ..
+            },
+            true,
+        ) => {
+            let grid = source.view.grid(number);
+            let number_at = |origin: &[u64]| grid.number_at(origin);
+            Place::Chunks(read_stored(written, root, grid.dims.len(), number_at)?)
+        }
         _ => return Err("the layout message is not that of its storage".into()),
-    };
-    let address = message.get(at..at + 8).and_then(|a| a.try_into().ok());
-    let address = address.ok_or("the layout message is too short")?;
-    let address = Some(u64::from_le_bytes(address)).filter(|address| *address != u64::MAX);
-    Ok(match (is_chunked, address) {
-        (false, address) => Place::Piece(address),
-        (true, None) => Place::Chunks(Vec::new()),
-        (true, Some(root)) => Place::Chunks(read_index(written, root, source.view.grid(number))?),
     })
 }
 

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::{Image, SUPERBLOCK};
+use h5logfs_hdf5_format::SUPERBLOCK;
 use h5logfs_log::journal::{self, Beside, JobState};
 use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;
@@ -146,8 +146,8 @@ impl Held {
 
     /// The mark of an interrupted attempt to settle the file, if there is one.
     pub fn interrupted(&self) -> Result<Option<Mark>> {
-        let image = Image::new(self.superblock.to_vec());
-        let Ok(end) = image.end_of_file() else {
+        let superblock = h5logfs_hdf5_format::Superblock::read(&self.superblock[..]);
+        let Ok(end) = superblock.map(|superblock| superblock.end) else {
             return Ok(None);
         };
         let start = start_behind(end, self.user_block);

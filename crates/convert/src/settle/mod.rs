@@ -18,14 +18,14 @@ use std::os::unix::fs::FileExt;
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::parallel;
-use h5logfs_log::image::{Added, Image, SUPERBLOCK};
+use h5logfs_hdf5_format::{Added, Image, SUPERBLOCK};
 use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::settled::record::{Mark, Record, Superblock};
 use h5logfs_log::snapshot::{Content, Snapshot, Storage};
 use h5logfs_view::{ChunkId, View};
 
-use crate::chunk_index::{ChunkIndex, StoredChunk};
 use append::Appender;
+use h5logfs_hdf5_format::btree::{StoredChunk, StoredIndex};
 pub use held::{Held, Intent};
 pub use plan::{DatasetPlan, Plan};
 pub use ready::{How, Ready, settle};
@@ -323,7 +323,9 @@ fn append_index(
     out: &mut Appender<'_>,
 ) -> Result<Option<u64>> {
     let element = view.snapshot().datasets[number].element_size;
-    let Some(index) = ChunkIndex::new(view.grid(number), element, chunks) else {
+    let grid = view.grid(number);
+    let origin = |chunk| grid.origin(chunk);
+    let Some(index) = StoredIndex::new(&grid.chunk, element, chunks, origin) else {
         return Err(Error::of(view.path(), "a chunk index past 2^64 bytes"));
     };
     out.align()?;

@@ -9,12 +9,12 @@ use std::ops::Range;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Shortage;
 use h5logfs_common::memory::Reservation;
-use h5logfs_log::filters;
-use h5logfs_log::image::SUPERBLOCK;
+use h5logfs_hdf5_format::SUPERBLOCK;
+use h5logfs_hdf5_format::filters;
 use h5logfs_log::snapshot::{Content, Storage};
 use h5logfs_view::{ChunkReference, Form, View};
 
-use crate::chunk_index::{ChunkIndex, StoredChunk};
+use h5logfs_hdf5_format::btree::{StoredChunk, StoredIndex};
 
 /// The address of a chunk that is not appended yet.
 const NONE_YET: u64 = u64::MAX;
@@ -220,7 +220,8 @@ fn count_up(view: &View, number: usize, plan: &mut DatasetPlan) -> Result<()> {
         Storage::Contiguous => Some(0),
         Storage::Chunked(_) => {
             let grid = view.grid(number);
-            let index = ChunkIndex::new(grid, dataset.element_size, &plan.chunks);
+            let origin = |chunk| grid.origin(chunk);
+            let index = StoredIndex::new(&grid.chunk, dataset.element_size, &plan.chunks, origin);
             index.map(|index| index.len())
         }
     };

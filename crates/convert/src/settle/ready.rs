@@ -8,7 +8,7 @@ use super::{LogToSettle, Plan, Settled, is_settled};
 use h5logfs_catalog::lookup::scan_file;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
-use h5logfs_log::image::Added;
+use h5logfs_hdf5_format::Added;
 use h5logfs_log::scan::{Scanner, Settings};
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};

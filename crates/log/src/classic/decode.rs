@@ -4,7 +4,6 @@ use super::chain::EntryPosition;
 use super::entry::{ByteOrder, Entry, EntrySelection, NO_FILTER, ZLIB};
 use super::table::EntryTable;
 use super::{DATA_LOG, METADATA_LOG};
-use crate::deflate::largest_inflated;
 use crate::layout::DatasetRecords;
 use crate::model::Logged;
 use crate::model::{Encoding, Selection, Selections, StoredBytes};
@@ -15,6 +14,7 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::deflate::largest_inflated;
 
 /// Bytes of points that are read together.
 const STEP: u64 = 1 << 20;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::image::MAX_RANK;
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::MAX_RANK;
 
 /// A datatype of fixed size (HDF5 File Format Specification, IV.A.2.d), or variable-length text, which only
 /// attributes may have. Sizes and offsets are in bytes.

@@ -1,6 +1,7 @@
 //! The definitions of a program: groups, datasets, attributes, extents, and dimension scales. An [`Outline`] takes
 //! one definition after the other, and refuses those that a close could not carry out.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
@@ -11,9 +12,9 @@ use super::limits::{LARGEST_CHUNK, LARGEST_FILE, LARGEST_VALUE, LONGEST_NAME, LO
 use super::scales::Scales;
 use super::value::Value;
 use super::words::{dimensions, largest_extent, shortened};
-use crate::filters::Filter;
-use crate::image::MAX_RANK;
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::MAX_RANK;
+use h5logfs_hdf5_format::filters::Filter;
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -134,6 +135,58 @@ pub struct Defined {
     pub layout: DatasetLayout,
     /// Dimension scales of the dataset, and labels of its dimensions.
     pub scales: Scales,
+    /// Why the writer writes no elements of it, if it does not: an HDF5 program may make any dataset. Its `layout` then has the
+    /// size of an element, and not its type.
+    pub foreign: Option<Box<str>>,
+}
+
+impl Defined {
+    /// Stands for an ID whose dataset no path leads to.
+    fn gone() -> Self {
+        Defined {
+            path: String::new(),
+            layout: DatasetLayout::fixed(Datatype::integer(1, false), &[0]),
+            scales: Scales::default(),
+            foreign: Some("it is gone".into()),
+        }
+    }
+
+    /// Whether a path leads to it.
+    pub fn is_there(&self) -> bool {
+        !self.path.is_empty()
+    }
+}
+
+/// An object that a log has without a definition.
+#[derive(Debug)]
+pub enum Existing {
+    /// A group.
+    Group,
+    /// A dataset whose elements are in the log, and its ID.
+    Logged(u32, Box<Defined>),
+    /// Anything else. It has a name, and may have attributes.
+    Other(Other),
+}
+
+/// What a name may lead to that definitions do not make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Other {
+    CommittedDatatype,
+    DatasetNotLogged,
+    DatasetWithoutExtent,
+    Link,
+}
+
+impl Other {
+    fn word(self) -> &'static str {
+        match self {
+            Other::CommittedDatatype => "committed datatype",
+            Other::DatasetNotLogged => "dataset whose elements are not in the log",
+            Other::DatasetWithoutExtent => "dataset without an extent",
+            Other::Link => "link",
+        }
+    }
 }
 
 /// The definitions so far, which decide whether the next one is valid. Every process of a job has an outline, and
@@ -145,6 +198,8 @@ pub struct Outline {
     pub(super) attributes: HashSet<(String, String)>,
     /// Datasets by ID, with their current extents.
     pub datasets: Vec<Defined>,
+    /// Links that lead to objects with other paths, and these paths.
+    links: HashMap<String, String>,
     /// Bytes of all datasets in the canonical file.
     laid_out: u128,
 }
@@ -154,6 +209,8 @@ enum Kind {
     Group,
     /// A dataset and its ID.
     Dataset(u32),
+    /// Of an HDF5 program.
+    Other(Other),
 }
 
 impl Kind {
@@ -161,6 +218,7 @@ impl Kind {
         match self {
             Kind::Group => "group",
             Kind::Dataset(_) => "dataset",
+            Kind::Other(other) => other.word(),
         }
     }
 }
@@ -189,6 +247,7 @@ impl Outline {
                     path: path.clone(),
                     layout: (**layout).clone(),
                     scales: Scales::default(),
+                    foreign: None,
                 });
                 Ok(())
             }
@@ -214,6 +273,71 @@ impl Outline {
         }
     }
 
+    /// Adds an object that the log has already, with the names of its attributes. Anything goes that HDF5 allows.
+    pub fn add_existing(
+        &mut self,
+        path: &str,
+        object: Existing,
+        attributes: impl IntoIterator<Item = String>,
+    ) {
+        let kind = match object {
+            Existing::Group => Kind::Group,
+            Existing::Other(other) => Kind::Other(other),
+            Existing::Logged(id, defined) => {
+                self.set_ids(id as usize + 1);
+                let laid_out = laid_out(&defined.layout, &defined.layout.dims);
+                self.laid_out = self.laid_out.saturating_add(laid_out);
+                self.datasets[id as usize] = *defined;
+                Kind::Dataset(id)
+            }
+        };
+        let attributes = attributes.into_iter().map(|name| (path.to_owned(), name));
+        self.attributes.extend(attributes);
+        if path != "/" {
+            self.objects.insert(path.to_owned(), kind);
+        }
+    }
+
+    /// Sets how many IDs are in use at least. Those of which nothing is told have datasets that are gone.
+    pub fn set_ids(&mut self, ids: usize) {
+        if ids > self.datasets.len() {
+            self.datasets.resize_with(ids, Defined::gone);
+        }
+    }
+
+    /// Adds a link, at the path `link`, to an object that has another path. `None`: it leads to none.
+    pub fn add_link(&mut self, link: String, object: Option<String>) {
+        match object {
+            Some(object) => self.links.insert(link, object).map(drop),
+            None => self
+                .objects
+                .insert(link, Kind::Other(Other::Link))
+                .map(drop),
+        };
+    }
+
+    /// The path of an object without links to objects that have other paths.
+    pub fn resolved<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        if self.links.is_empty() {
+            return path.into();
+        }
+        let mut found = String::new();
+        for name in path.split('/').skip(1) {
+            found.push('/');
+            found.push_str(name);
+            if let Some(object) = self.links.get(&found) {
+                found.clone_from(object);
+                if found == "/" {
+                    found.clear();
+                }
+            }
+        }
+        if found.is_empty() {
+            found.push('/');
+        }
+        found.into()
+    }
+
     /// Whether there is a group at `path`. True for the root group.
     pub fn has_group(&self, path: &str) -> bool {
         path == "/" || self.objects.get(path) == Some(&Kind::Group)
@@ -229,6 +353,10 @@ impl Outline {
         match self.objects.get(path) {
             Some(Kind::Dataset(id)) => Ok(*id),
             Some(Kind::Group) => Err(format!("{path} is a group, and no dataset").into()),
+            Some(Kind::Other(other)) => {
+                let word = other.word();
+                Err(format!("{path} is a {word}, and no dataset of the log").into())
+            }
             None if path == "/" => Err("/ is a group, and no dataset".into()),
             None => Err(format!("there is no dataset {path} in this file").into()),
         }
@@ -256,7 +384,7 @@ impl Outline {
         match self.objects.get(parent) {
             _ if parent.is_empty() => {}
             Some(Kind::Group) => {}
-            Some(Kind::Dataset(_)) => return Err(format!("{path}: {parent} is a dataset").into()),
+            Some(kind) => return Err(format!("{path}: {parent} is a {}", kind.word()).into()),
             None => return Err(format!("{path}: there is no group {parent}").into()),
         }
         self.objects.insert(path.to_owned(), kind);
@@ -302,9 +430,7 @@ impl Outline {
 
     /// Bytes of all datasets after one of them gets a new extent.
     fn extended(&self, all: u128, dataset: u32, dims: &[u64]) -> Result<u128> {
-        let Some(Defined { path, layout, .. }) = self.datasets.get(dataset as usize) else {
-            return Err(format!("there is no dataset {dataset} in this file").into());
-        };
+        let Defined { path, layout, .. } = self.dataset(dataset)?;
         let fault = |what: String| {
             let old = &layout.dims;
             Err(format!("dataset {path}: the extent {old:?} cannot become {dims:?}: {what}").into())
@@ -333,7 +459,7 @@ impl Outline {
 
 /// Bytes of all datasets after one of them grows from `old` to `new` bytes. `None` where no file can have as many.
 fn with_room(all: u128, old: u128, new: u128) -> Option<u128> {
-    let all = (all - old).saturating_add(new);
+    let all = all.saturating_sub(old).saturating_add(new);
     (all <= LARGEST_FILE).then_some(all)
 }
 

@@ -17,6 +17,8 @@ use crate::source_dir::SourcePath;
 use h5logfs_common::error::{Error, Result};
 
 pub(super) const VERSION: u32 = 1;
+/// The version whose definitions follow a metadata image.
+pub(super) const VERSION_WITH_BASE: u32 = 2;
 
 /// The longest line, and the longest first line, in bytes.
 pub(super) const LONGEST_LINE: u64 = 4 << 20;
@@ -28,7 +30,7 @@ pub const MOST_SUBFILES: u32 = u16::MAX as u32 - 1;
 /// The first line: the file and its layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Version of the journal format.
+    /// Version of the journal format: 2 where definitions follow a metadata image, else 1.
     pub journal: u32,
     /// [`FileId`] in hexadecimal digits.
     pub file: String,
@@ -69,6 +71,24 @@ impl Header {
             job: None,
             append: None,
         }
+    }
+
+    /// The header of a journal in which definitions follow a metadata image.
+    pub fn with_base(self) -> Self {
+        Header {
+            journal: VERSION_WITH_BASE,
+            ..self
+        }
+    }
+
+    /// Whether definitions may follow a metadata image.
+    pub fn has_base(&self) -> bool {
+        self.journal == VERSION_WITH_BASE
+    }
+
+    /// Whether this version of h5logfs reads the journal.
+    pub(super) fn is_known(&self) -> bool {
+        (VERSION..=VERSION_WITH_BASE).contains(&self.journal)
     }
 
     /// The identifier of the file; `None` where `file` is not valid.

@@ -7,7 +7,7 @@ use flate2::Crc;
 use serde::Deserialize;
 
 use super::fresh::FileSystem;
-use super::line::{Header, LONGEST_HEADER, LONGEST_LINE, Line, MOST_SUBFILES, VERSION};
+use super::line::{Header, LONGEST_HEADER, LONGEST_LINE, Line, MOST_SUBFILES};
 use crate::file_id::FileId;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
@@ -110,7 +110,7 @@ impl<'a> Lines<'a> {
     pub(super) fn have_no_commit(mut self) -> Result<bool> {
         let mut line: Option<Line> = None;
         match self.next::<Header>(LONGEST_HEADER)? {
-            Some(header) if header.journal == VERSION => line = self.next(LONGEST_LINE)?,
+            Some(header) if header.is_known() => line = self.next(LONGEST_LINE)?,
             Some(_) => return Ok(false),
             None => {}
         }
@@ -128,7 +128,7 @@ impl<'a> Lines<'a> {
         let found: Option<Header> = self.next(LONGEST_HEADER)?;
         let broken = |reason: &str| Error::of(self.source.path(), reason);
         let header = found.ok_or_else(|| broken("a journal without a first line"))?;
-        if header.journal != VERSION {
+        if !header.is_known() {
             return Err(broken(&format!("a journal of version {}", header.journal)));
         }
         let has_room = header

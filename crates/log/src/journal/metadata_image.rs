@@ -175,6 +175,48 @@ impl MetadataImage {
             .map_or(0, |(id, _)| *id as usize + 1)
     }
 
+    /// The lines of a journal that make the image.
+    pub fn lines(&self) -> io::Result<Vec<Line>> {
+        let mut lines = packed_image_lines(&[], &self.image, Packing::Quick)?;
+        let logged = self.logged.iter();
+        lines.extend(logged.map(|(id, header)| {
+            Line::Logged(LoggedDataset {
+                id: *id,
+                header: *header,
+            })
+        }));
+        Ok(lines)
+    }
+
+    /// The form in which the first rank tells the image to others.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut numbers = vec![self.logged.len() as u64];
+        for (id, header) in &self.logged {
+            numbers.extend([u64::from(*id), header.unwrap_or(u64::MAX)]);
+        }
+        let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
+        numbers.chain(self.image.iter().copied()).collect()
+    }
+
+    /// The image in this form. `None` where the bytes are of another one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (count, rest) = bytes.split_first_chunk()?;
+        let count = usize::try_from(u64::from_le_bytes(*count)).ok()?;
+        let (logged, image) = rest.split_at_checked(count.checked_mul(16)?)?;
+        let numbers = logged.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n));
+        let numbers: Vec<u64> = numbers.collect();
+        let dataset = |pair: &[u64; 2]| {
+            let [id, header] = *pair;
+            let header = Some(header).filter(|header| *header != u64::MAX);
+            Some((u32::try_from(id).ok()?, header))
+        };
+        let logged = numbers.as_chunks().0.iter().map(dataset);
+        Some(MetadataImage {
+            logged: logged.collect::<Option<_>>()?,
+            image: image.to_vec(),
+        })
+    }
+
     /// Applies a line to the image. Fails with the reason where this is impossible.
     pub(super) fn change_image(&mut self, part: &ImagePart) -> Result<()> {
         let ImagePart { size, at, .. } = *part;
@@ -373,6 +415,28 @@ mod tests {
             );
             assert_eq!(metadata_image, before, "{part:?}");
         }
+    }
+
+    #[test]
+    fn an_image_is_told_to_other_ranks() {
+        let image = MetadataImage {
+            image: vec![1, 2, 3],
+            logged: BTreeMap::from([(0, Some(7)), (1, None), (2, Some(96))]),
+        };
+        assert_eq!(
+            MetadataImage::from_bytes(&image.to_bytes()),
+            Some(image.clone())
+        );
+        assert_eq!(MetadataImage::from_bytes(&[9; 9]), None);
+        let mut of_lines = MetadataImage::default();
+        for line in image.lines().unwrap() {
+            match line {
+                Line::Image(part) => of_lines.change_image(&part).unwrap(),
+                Line::Logged(dataset) => of_lines.set_logged(&dataset).unwrap(),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(of_lines, image);
     }
 
     #[test]

@@ -41,7 +41,6 @@ mod recorded;
 pub mod scales;
 pub mod sealed;
 pub mod shown_flush;
-pub mod state;
 pub mod unflushed;
 pub mod value;
 pub mod visible;

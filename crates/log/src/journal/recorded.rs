@@ -1,5 +1,7 @@
 //! The content of a journal, up to its last commit.
 
+use std::collections::BTreeMap;
+
 use super::definition::{Definition, Outline};
 use super::line::{Commit, Header, LONGEST_LINE, Line};
 use super::lines::{Lines, Torn};
@@ -20,12 +22,15 @@ pub struct Recorded {
     pub header: Header,
     /// The identifier of the file.
     pub id: FileId,
-    /// Definitions before the last commit, in order. Changes of datasets are not listed; the outline has them.
+    /// Definitions before the last commit, in order. Without a metadata image, the outline has the changes of datasets in
+    /// their place. With one, `extents` has the extents, and all else is listed.
     pub definitions: Vec<Definition>,
-    /// The objects that the definitions make.
+    /// The objects that the definitions make, where there is no metadata image.
     pub outline: Outline,
-    /// The metadata image in place of definitions; `None` for a journal with definitions, or without objects.
+    /// The metadata image, to which the definitions add; `None` for a journal with definitions alone, or without objects.
     pub metadata_image: Option<MetadataImage>,
+    /// The last extents that definitions give to datasets, by ID, where there is a metadata image.
+    pub extents: BTreeMap<u32, Vec<u64>>,
     /// The complete flushes, in order.
     pub commits: Vec<Commit>,
     /// Bytes of the journal up to the end of the last commit. They form a journal, too.
@@ -53,6 +58,7 @@ impl Recorded {
             definitions: Vec::new(),
             outline: Outline::default(),
             metadata_image: None,
+            extents: BTreeMap::new(),
             commits: Vec::new(),
             len: lines.len,
             torn: None,
@@ -130,13 +136,19 @@ impl Recorded {
     /// Adds a line that a commit covers.
     fn add(&mut self, line: Line) -> std::result::Result<(), Fault> {
         let mixed = match line {
-            Line::Define(_) => self.metadata_image.is_some(),
-            _ => !self.definitions.is_empty(),
+            Line::Define(_) => self.metadata_image.is_some() && !self.header.has_base(),
+            _ => self.has_definitions(),
         };
         if mixed {
             return Err("it has definitions and a metadata image".into());
         }
         match line {
+            Line::Define(Definition::Extent { dataset, dims }) if self.metadata_image.is_some() => {
+                self.extents.insert(dataset, dims);
+            }
+            Line::Define(definition) if self.metadata_image.is_some() => {
+                self.definitions.push(definition);
+            }
             Line::Define(definition) => {
                 self.outline.add(&definition)?;
                 if !definition.changes_dataset() {
@@ -157,6 +169,16 @@ impl Recorded {
         Ok(())
     }
 
+    /// Whether there are definitions, with or without a metadata image to which they add.
+    pub fn has_definitions(&self) -> bool {
+        !self.definitions.is_empty() || !self.extents.is_empty()
+    }
+
+    /// Whether what the program defines next is told by definitions, and not by changes of the metadata image.
+    pub fn takes_definitions(&self) -> bool {
+        self.header.has_base() || self.metadata_image.is_none()
+    }
+
     /// Whether the journal continues a log whose state is yet to be read.
     fn lacks_begin(&self) -> bool {
         self.header.append.is_some() && self.commits.is_empty()
@@ -164,16 +186,26 @@ impl Recorded {
 
     /// Number of dataset IDs in use.
     pub fn dataset_ids(&self) -> usize {
-        let metadata_image = self.metadata_image.as_ref();
-        metadata_image.map_or(self.outline.datasets.len(), MetadataImage::ids)
+        match &self.metadata_image {
+            Some(metadata_image) => metadata_image.ids() + self.defined_datasets(),
+            None => self.outline.datasets.len(),
+        }
     }
 
     /// Number of datasets whose elements are in the log.
     pub fn datasets(&self) -> usize {
         match &self.metadata_image {
-            Some(metadata_image) => metadata_image.logged.values().flatten().count(),
+            Some(metadata_image) => {
+                metadata_image.logged.values().flatten().count() + self.defined_datasets()
+            }
             None => self.outline.datasets.len(),
         }
+    }
+
+    fn defined_datasets(&self) -> usize {
+        let is_dataset =
+            |definition: &&Definition| matches!(definition, Definition::Dataset { .. });
+        self.definitions.iter().filter(is_dataset).count()
     }
 
     /// The flush that the journal continues, or 0. The state after any later flush can be restored.

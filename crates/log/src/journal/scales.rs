@@ -30,6 +30,7 @@ impl Outline {
             path,
             scales,
             layout,
+            ..
         } = self.dataset(dataset)?;
         let fault =
             |what: &str| Err(format!("dataset {path} cannot be a dimension scale: {what}").into());
@@ -109,8 +110,10 @@ impl Outline {
         Ok(())
     }
 
-    fn dataset(&self, id: u32) -> Result<&Defined> {
+    /// The dataset with this ID, if a path leads to it.
+    pub fn dataset(&self, id: u32) -> Result<&Defined> {
         let defined = self.datasets.get(id as usize);
+        let defined = defined.filter(|defined| defined.is_there());
         Ok(defined.ok_or_else(|| format!("there is no dataset {id} in this file"))?)
     }
 

@@ -361,3 +361,63 @@ fn a_journal_begins_as_one() {
         assert!(!begins_as_journal(other.as_bytes()), "{other}");
     }
 }
+
+/// An append of the writer: definitions add to the image with which the journal begins, and nothing changes that any more.
+#[test]
+fn definitions_may_follow_an_image_in_version_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let extent = |rows| {
+        Line::Define(Definition::Extent {
+            dataset: 4,
+            dims: vec![rows],
+        })
+    };
+    let image = metadata_image::image_lines(&[], &[1; 10]).unwrap();
+    let logged = Line::Logged(LoggedDataset {
+        id: 4,
+        header: Some(8),
+    });
+    let begun = [&image[..], &[logged.clone(), commit(3, 9000)]].concat();
+    let more = [
+        group("/a"),
+        extent(7),
+        commit(4, 9000),
+        extent(9),
+        commit(5, 9000),
+    ];
+    let lines = [&begun[..], &more].concat();
+    let mut header = Header::new(&ID, 1, 0, 0);
+    header.append = Some(Append { flush: 3 });
+    let create = |header: &Header, lines: &[Line]| {
+        Journal::create_with(&path, header, lines, path.exists(), true).map(drop)
+    };
+    create(&header, &lines).unwrap();
+    let refused = read(&path).unwrap_err().to_string();
+    assert!(
+        refused.contains("definitions and a metadata image"),
+        "{refused}"
+    );
+    let header = header.with_base();
+    create(&header, &lines).unwrap();
+    let found = read(&path).unwrap();
+    assert_eq!(found.metadata_image.as_ref().unwrap().image, [1; 10]);
+    assert_eq!(found.definitions.len(), 1);
+    assert_eq!(found.extents[&4], [9]);
+    assert!(found.has_definitions() && found.takes_definitions());
+    assert_eq!((found.dataset_ids(), found.datasets()), (5, 1));
+    let (below, name) = SourceDir::of_file(&path).unwrap();
+    let source = SourceFile::open(&below, &name).unwrap();
+    assert_eq!(Recorded::read_until(&source, 4).unwrap().extents[&4], [7]);
+    assert!(!Recorded::read_until(&source, 3).unwrap().has_definitions());
+    create(&header, &[&lines[..], &[logged, commit(6, 9000)]].concat()).unwrap();
+    assert!(read(&path).is_err());
+    // A later version.
+    let later = Header {
+        journal: 3,
+        ..header
+    };
+    create(&later, &lines).unwrap();
+    let refused = read(&path).unwrap_err().to_string();
+    assert!(refused.contains("a journal of version 3"), "{refused}");
+}

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::datatype::Datatype;
 use super::hex;
 use super::limits::{LARGEST_VALUE, LONGEST_NAME};
-use crate::image::MAX_RANK;
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::MAX_RANK;
 
 /// The most bytes of an attribute message.
 const LARGEST_ATTRIBUTE: u64 = 65_000;

@@ -10,7 +10,6 @@ use super::own_blocks::{block_sides, elements_of, order};
 use super::selection::{Blocks, SelectionEncoding};
 use super::table::{EntryPosition, EntryTable, ExplicitSelection, Places};
 use super::{MERGED, Tables};
-use crate::deflate::largest_inflated;
 use crate::layout::DatasetRecords;
 use crate::model::Logged;
 use crate::model::{Encoding, Selection, Selections, StoredBytes};
@@ -21,6 +20,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::deflate::largest_inflated;
 
 /// The bytes of entries from which several threads decode selections. With fewer bytes, threads cost more than they
 /// save.

@@ -5,12 +5,12 @@ use std::ops::Deref;
 
 use super::entries::{EntryHeader, i32_at, i64_at, selection_size};
 use super::flags::{DEFL, ENC, MUL};
-use crate::deflate::{inflate, largest_inflated};
 use crate::model::Logged;
 use crate::model::Selection;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::deflate::{inflate, largest_inflated};
 
 /// The encoding of a body. Most bodies allow only one encoding. For the others, the size of the data decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

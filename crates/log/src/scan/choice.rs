@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::filters::Filter;
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::filters::Filter;
 
 /// Differences between a copy and its log. A view has all objects, and the filters that the log records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

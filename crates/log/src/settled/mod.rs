@@ -10,7 +10,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use crate::front_bytes::{SEAL_AT, SEAL_LEN, WITH_SEALS, WITHOUT_SEALS};
-use record::{Mark, SUPERBLOCK};
+use h5logfs_hdf5_format::SUPERBLOCK;
+use record::Mark;
 
 /// The first bytes of the mark that `h5logfs settle` puts after a closed file.
 pub const SETTLING: &[u8; 16] = b"h5logfs-settling";

@@ -3,10 +3,10 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::SETTLING;
+use h5logfs_hdf5_format::SUPERBLOCK;
 
 /// Bytes of the superblock of an image, which has version 0 and 8-byte addresses (II.A).
-pub const SUPERBLOCK: usize = 96;
+use super::SETTLING;
 
 /// The superblock of an image. It is written last.
 pub type Superblock = [u8; SUPERBLOCK];

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::record::{Mark, Record, SUPERBLOCK, Superblock};
+use super::record::{Mark, Record, Superblock};
+use h5logfs_hdf5_format::SUPERBLOCK;
 
 /// Offset in a version-0 superblock of the address of the root group's object header.
 const ROOT_AT: usize = 64;

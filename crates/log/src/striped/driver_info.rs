@@ -1,37 +1,16 @@
 //! The driver information in a superblock (HDF5 File Format Specification, II.B and IV.A.2.u;
 //! `docs/formats/hdf5-subfiling.md`, section 4).
 
-use std::ops::ControlFlow;
-
 use super::config::{checked_count, checked_stripe};
 use crate::flat::Patch;
-use crate::image::object_header::{self, Message, Mode, kind};
-use crate::image::{Fields, HeaderBytes, lookup3, read_vec};
 use h5logfs_common::fault::Fault;
-
-/// Bytes of driver information that are read. The information contains at most one path.
-const MOST_BYTES: u64 = 8 << 10;
-/// Bytes of the superblock, by version.
-const LENGTHS: [u64; 4] = [96, 100, 48, 48];
+use h5logfs_hdf5_format::{Fields, HeaderBytes, Superblock};
 
 const SUBFILING: &[u8; 8] = b"Subfilin";
 const FAMILY: &[u8; 8] = b"NCSAfami";
 const MULTI: &[u8; 8] = b"NCSAmult";
 
-/// The required parts of a superblock. Addresses count from its first byte.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Superblock {
-    /// The bytes of the superblock.
-    pub bytes: Vec<u8>,
-    /// Length of the file from the first byte of the superblock.
-    pub end: u64,
-    /// The address of the root group's object header.
-    pub root: u64,
-    /// The address of the driver information block, or of the superblock extension.
-    info: Option<u64>,
-}
-
-/// The driver that the file states.
+/// The driver according to the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Driver {
     /// No driver, or one that does not matter.
@@ -46,151 +25,36 @@ pub enum Driver {
     Multi,
 }
 
-impl Superblock {
-    /// Reads the superblock. `None` if there is none that could belong to a divided file.
-    pub fn read<B: HeaderBytes + ?Sized>(file: &B) -> Option<Self> {
-        let version = *read_vec(file, 8, 1).ok()?.first()?;
-        let bytes = read_vec(file, 0, *LENGTHS.get(usize::from(version))?).ok()?;
-        let is_old = version < 2;
-        let mut sizes = Fields(bytes.get(if is_old { 13 } else { 9 }..)?);
-        sizes.expect(&[8, 8])?;
-        let addresses = match version {
-            0 => 24,
-            1 => 28,
-            _ => 12,
-        };
-        let mut fields = Fields(bytes.get(addresses..)?);
-        fields.skip(8)?;
-        let (end, root, info);
-        if is_old {
-            fields.skip(8)?;
-            end = fields.u64()?;
-            info = fields.address()?;
-            fields.skip(8)?;
-            root = fields.u64()?;
-        } else {
-            info = fields.address()?;
-            end = fields.u64()?;
-            root = fields.u64()?;
-            let (sound, sum) = bytes.split_at_checked(44)?;
-            (lookup3(sound).to_le_bytes() == sum).then_some(())?;
-        }
-        bytes.starts_with(b"\x89HDF\r\n\x1a\n").then_some(())?;
-        Some(Superblock {
-            end,
-            root,
-            info,
-            bytes,
-        })
+/// The driver of the file that begins with this superblock.
+pub fn driver<B: HeaderBytes + ?Sized>(superblock: &Superblock, file: &B) -> Driver {
+    // Only the multi driver has such addresses.
+    if superblock.info.is_some_and(|at| at > i64::MAX as u64) {
+        return Driver::Multi;
     }
-
-    fn is_old(&self) -> bool {
-        self.bytes.len() as u64 != LENGTHS[2]
-    }
-
-    /// The driver that the file states.
-    pub fn driver<B: HeaderBytes + ?Sized>(&self, file: &B) -> Driver {
-        let Some(at) = self.info else {
-            return Driver::None;
-        };
-        // Only the multi driver has such addresses.
-        if at > i64::MAX as u64 {
-            return Driver::Multi;
-        }
-        if at >= file.size() {
-            return Driver::Elsewhere;
-        }
-        let found = if self.is_old() {
-            driver_block(file, at)
-        } else {
-            match driver_message(file, at) {
-                Ok(None) => return Driver::None,
-                Ok(Some(message)) => message.body(file).ok().and_then(|body| named(&body)),
-                Err(_) => None,
-            }
-        };
-        match found {
-            None => Driver::Elsewhere,
-            Some((name, info)) if &name == SUBFILING => Driver::Subfiling(info),
-            Some((name, info)) if &name == FAMILY => Driver::Family(info),
-            Some((name, _)) if &name == MULTI => Driver::Multi,
-            Some(_) => Driver::None,
-        }
-    }
-
-    /// Bytes that make the file readable without its driver. The file must have driver information. `user_block` is
-    /// the number of bytes before the superblock.
-    pub fn without_driver<B: HeaderBytes + ?Sized>(
-        &self,
-        file: &B,
-        user_block: u64,
-    ) -> Option<Patch> {
-        let at = self.info?;
-        if self.is_old() {
-            let field = self.bytes.len() as u64 - 48;
-            return Some(Patch {
-                at: user_block.checked_add(field)?,
-                bytes: vec![0xff; 8],
-            });
-        }
-        let message = driver_message(file, at).ok()??;
-        let head = match (&message.block, message.order) {
-            (None, _) => 8,
-            (Some(_), None) => 4,
-            (Some(_), Some(_)) => 6,
-        };
-        let kind = message.data.checked_sub(head)?;
-        let Some(block) = message.block else {
-            return Some(Patch {
-                at: user_block.checked_add(kind)?,
-                bytes: vec![0; 2],
-            });
-        };
-        let mut bytes = read_vec(file, block.start, block.end - block.start).ok()?;
-        *bytes.get_mut(usize::try_from(kind - block.start).ok()?)? = kind::NIL as u8;
-        let (sound, sum) = bytes.split_last_chunk_mut::<4>()?;
-        *sum = lookup3(sound).to_le_bytes();
-        Some(Patch {
-            at: user_block.checked_add(block.start)?,
-            bytes,
-        })
+    match superblock.driver_info(file) {
+        Ok(None) => Driver::None,
+        Err(_) => Driver::Elsewhere,
+        Ok(Some(found)) => match &found.name {
+            SUBFILING => Driver::Subfiling(found.info),
+            FAMILY => Driver::Family(found.info),
+            MULTI => Driver::Multi,
+            _ => Driver::None,
+        },
     }
 }
 
-/// The name of a driver, and its information.
-type Named = ([u8; 8], Vec<u8>);
-
-/// Reads the driver information block (II.B).
-fn driver_block<B: HeaderBytes + ?Sized>(file: &B, at: u64) -> Option<Named> {
-    let head = read_vec(file, at, 16).ok()?;
-    let mut fields = Fields(&head);
-    fields.expect(&[0])?;
-    fields.skip(3)?;
-    let len = u64::from(fields.u32()?).min(MOST_BYTES);
-    let name = fields.take(8)?.try_into().ok()?;
-    Some((name, read_vec(file, at.checked_add(16)?, len).ok()?))
-}
-
-/// The driver information message in the superblock extension at this address.
-fn driver_message<B: HeaderBytes + ?Sized>(file: &B, at: u64) -> Result<Option<Message>, Fault> {
-    let mut found = None;
-    let walk = object_header::messages(file, at, Mode::Checked, |message| {
-        if message.kind == kind::DRIVER_INFO && !message.is_shared() {
-            found = Some(message);
-            return Ok(ControlFlow::Break(()));
-        }
-        Ok(ControlFlow::Continue(()))
-    });
-    walk.map(|()| found)
-}
-
-/// The name and the information in the body of a driver information message.
-fn named(body: &[u8]) -> Option<Named> {
-    let mut fields = Fields(body);
-    fields.expect(&[0])?;
-    let name = fields.take(8)?.try_into().ok()?;
-    let len = fields.u16()?;
-    Some((name, fields.take(len.into())?.to_vec()))
+/// Bytes that make the file readable without its driver. The file must have driver information. `user_block` is the number of
+/// bytes before the superblock.
+pub fn without_driver<B: HeaderBytes + ?Sized>(
+    superblock: &Superblock,
+    file: &B,
+    user_block: u64,
+) -> Option<Patch> {
+    let (at, bytes) = superblock.without_driver_info(file).ok()??;
+    Some(Patch {
+        at: user_block.checked_add(at)?,
+        bytes,
+    })
 }
 
 /// The striping of a file according to its driver information.
@@ -254,7 +118,7 @@ mod tests {
         info.extend(3u64.to_le_bytes());
         let driver = |name, info: &[u8]| {
             let file = old(name, info);
-            Superblock::read(&file).unwrap().driver(&file)
+            super::driver(&Superblock::read(&file).unwrap(), &file)
         };
         let found = driver(SUBFILING, &info);
         assert_eq!(found, Driver::Subfiling(info.clone()));
@@ -268,8 +132,8 @@ mod tests {
         assert_eq!(driver(b"somebody", &[]), Driver::None);
         let whole = old(SUBFILING, &info);
         let superblock = Superblock::read(&whole).unwrap();
-        assert_eq!(superblock.driver(&whole[..96]), Driver::Elsewhere);
-        let patch = superblock.without_driver(&whole, 512).unwrap();
+        assert_eq!(super::driver(&superblock, &whole[..96]), Driver::Elsewhere);
+        let patch = without_driver(&superblock, &whole, 512).unwrap();
         assert_eq!((patch.at, patch.bytes), (512 + 48, vec![0xff; 8]));
     }
 
@@ -301,9 +165,9 @@ mod tests {
             for (at, byte) in front.into_iter().enumerate().take(bytes.len()) {
                 bytes[at] = byte;
             }
-            if let Some(superblock) = Superblock::read(&bytes) {
-                let _ = superblock.driver(&bytes);
-                let _ = superblock.without_driver(&bytes, u64::MAX);
+            if let Ok(superblock) = Superblock::read(&bytes) {
+                let _ = driver(&superblock, &bytes);
+                let _ = without_driver(&superblock, &bytes, u64::MAX);
             }
             let _ = (Geometry::parse(&bytes), Geometry::member_of_family(&bytes));
         }

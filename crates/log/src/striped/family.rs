@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::config::checked_count;
-use super::driver_info::{Driver, Geometry, Superblock};
+use super::driver_info::{Driver, Geometry, driver, without_driver};
 use super::names::{Family, families};
-use super::{Kind, StripedFile, Tables};
+use super::{FileAndMembers, Kind, Tables};
 use crate::flat::{Flat, FlatFile, FlatMember, Patch, end_of, part};
-use crate::image::{Hdf5, Window};
+use crate::hdf5_bytes::Hdf5;
 use crate::log_files::LogFiles;
 use crate::signature::find_signature;
 use crate::source_dir::SourcePath;
@@ -16,10 +16,11 @@ use crate::source_file::SourceFile;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::{Superblock, Window};
 
 /// Finds the members of the family with member 0 `file`. Fails if a member is missing, or if the name does not
 /// determine the names of the others.
-pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<StripedFile> {
+pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<FileAndMembers> {
     let refused = |reason: Fault| Error::of(file.path(), reason);
     let (user_block, superblock, member) = front(file)?;
     let count = superblock.end.div_ceil(member).max(1);
@@ -74,7 +75,7 @@ pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<StripedFile> {
         .map_err(|reason| refused(reason.into()))?;
     flat.patches.push(patch);
     let kind = Kind::Family;
-    Ok(StripedFile {
+    Ok(FileAndMembers {
         tables: Tables { kind, flat },
         members,
         diagnostics,
@@ -86,9 +87,8 @@ fn front(file: &SourceFile) -> Result<(u64, Superblock, u64)> {
     let refused = |reason: Fault| Error::of(file.path(), reason);
     let base = find_signature(file)?.unwrap_or(0);
     let bytes = Window::new(Hdf5 { source: file, base });
-    let superblock = Superblock::read(&bytes).ok_or("no superblock");
-    let superblock = superblock.map_err(|reason| refused(reason.into()))?;
-    let Driver::Family(info) = superblock.driver(&bytes) else {
+    let superblock = Superblock::read(&bytes).map_err(refused)?;
+    let Driver::Family(info) = driver(&superblock, &bytes) else {
         return Err(refused("no family".into()));
     };
     let member = Geometry::member_of_family(&info).map_err(refused)?;
@@ -153,5 +153,5 @@ fn patch(
         flat,
         sources: &sources,
     };
-    superblock.without_driver(&bytes, flat.user_block)
+    without_driver(superblock, &bytes, flat.user_block)
 }

@@ -6,13 +6,14 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::driver_info::Superblock;
-use crate::image::object_header::{self, Mode, kind};
-use crate::image::{Fields, Hdf5, HeaderBytes, Window, read_vec};
+use crate::hdf5_bytes::Hdf5;
 use crate::signature::find_signature;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::object_header::{self, Mode, kind};
+use h5logfs_hdf5_format::symbol_table::Table;
+use h5logfs_hdf5_format::{ChunkIndex, HeaderBytes, Layout, Superblock, Window, read_vec};
 
 /// Bytes of a file that are searched for structures.
 const MOST_BYTES: u64 = 64 << 20;
@@ -35,7 +36,7 @@ pub fn is_whole(file: &SourceFile) -> Result<bool> {
     };
     let bytes = Window::new(Hdf5 { source: file, base });
     let superblock = Superblock::read(&bytes);
-    let Some(superblock) = superblock.filter(|superblock| superblock.end <= file.len()) else {
+    let Some(superblock) = superblock.ok().filter(|found| found.end <= file.len()) else {
         return Ok(false);
     };
     // Unreadable structures count as absent.
@@ -113,7 +114,9 @@ impl Header {
                 found.blocks.push(block.clone());
             }
             match message.kind {
-                kind::SYMBOL_TABLE => found.tree = Fields(&message.body(bytes)?).u64(),
+                kind::SYMBOL_TABLE => {
+                    found.tree = Table::of_message(&message.body(bytes)?).map(|table| table.tree)
+                }
                 kind::LAYOUT => found.data.extend(data_of(&message.body(bytes)?)),
                 _ => {}
             }
@@ -137,24 +140,15 @@ impl Header {
 
 /// The place of the data according to a layout message (IV.A.2.i), if the message itself states it.
 fn data_of(body: &[u8]) -> Option<Range<u64>> {
-    let mut fields = Fields(body);
-    let version = fields.u8()?;
-    match (version, fields.u8()?) {
-        (3 | 4, 1) => {
-            let start = fields.address()??;
-            Some(start..start.checked_add(fields.u64()?)?)
-        }
-        (4, 2) => {
-            fields.skip(1)?;
-            let dimensions = usize::from(fields.u8()?);
-            let width = usize::from(fields.u8()?);
-            fields.skip(dimensions.checked_mul(width)?)?;
-            // A single chunk, or chunks in sequence.
-            let is_direct = matches!(fields.u8()?, 1 | 2);
-            let address = body.split_last_chunk::<8>()?.1;
-            let start = Fields(address).address()??;
-            is_direct.then_some(start..start.checked_add(4096)?)
-        }
-        _ => None,
-    }
+    /// Bytes of chunks that are looked at. Their number is not known here.
+    const OF_CHUNKS: u64 = 4096;
+    let (start, len) = match Layout::of_message(body, None).ok()? {
+        Layout::Contiguous { address, len } => (address?, len),
+        Layout::Chunked {
+            index: ChunkIndex::Single { address, .. } | ChunkIndex::Implicit(address),
+            ..
+        } => (address?, OF_CHUNKS),
+        _ => return None,
+    };
+    Some(start..start.checked_add(len)?)
 }

@@ -18,7 +18,7 @@ pub mod subfiles;
 use serde::{Deserialize, Serialize};
 
 use crate::flat::Flat;
-use crate::image::{Hdf5, Window};
+use crate::hdf5_bytes::Hdf5;
 use crate::layout::{DatasetRecords, Layout, RecordTable};
 use crate::model::Logged;
 use crate::model::Selections;
@@ -26,11 +26,12 @@ use crate::signature::find_signature;
 use crate::source_dir::SourcePath;
 use crate::source_file::SourceFile;
 use crate::tiling::Tilings;
-use driver_info::{Driver, Superblock};
+use driver_info::Driver;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::{Superblock, Window};
 
 /// The division of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +61,7 @@ pub struct Tables {
 
 /// A file and its members.
 #[derive(Debug)]
-pub struct StripedFile {
+pub struct FileAndMembers {
     /// The places of the bytes. Source 0 is the file itself.
     pub tables: Tables,
     /// The other sources.
@@ -76,7 +77,7 @@ pub fn driver(file: &SourceFile) -> Result<Driver> {
     };
     let bytes = Window::new(Hdf5 { source: file, base });
     let superblock = Superblock::read(&bytes);
-    Ok(superblock.map_or(Driver::None, |superblock| superblock.driver(&bytes)))
+    Ok(superblock.map_or(Driver::None, |found| driver_info::driver(&found, &bytes)))
 }
 
 /// Whether a file is a stub, judged by its contents. libhdf5 may open a stub, and then reads zeros in place of data.

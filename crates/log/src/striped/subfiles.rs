@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use super::config::Config;
-use super::driver_info::{Driver, Geometry, Superblock};
+use super::driver_info::{Driver, Geometry, driver};
 use super::names::{Part, SubfileName};
-use super::{Kind, StripedFile, Tables};
+use super::{FileAndMembers, Kind, Tables};
 use crate::flat::{Flat, FlatFile, FlatMember, end_of};
-use crate::image::{Hdf5, Window};
+use crate::hdf5_bytes::Hdf5;
 use crate::log_files::LogFiles;
 use crate::signature::find_signature;
 use crate::source_dir::SourcePath;
@@ -16,6 +16,7 @@ use crate::source_file::SourceFile;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::{Superblock, Window, superblock};
 
 /// The file that the user named: the stub, or a subfile if there is no stub.
 pub struct Entry<'a> {
@@ -48,7 +49,7 @@ impl<'a> Entry<'a> {
 
     /// Finds the subfiles among `companions`. Fails if there are none, if it is unclear which of them belong to this
     /// file, or if they contradict each other.
-    pub fn find(&self, companions: &[SourcePath]) -> Result<StripedFile> {
+    pub fn find(&self, companions: &[SourcePath]) -> Result<FileAndMembers> {
         let own = OwnSuperblock::of(self.file)?;
         let mut sets = self.sets(companions, &own)?;
         let chosen = self.choose(&own, &mut sets)?;
@@ -175,8 +176,8 @@ impl OwnSuperblock {
         let user_block = find_signature(file)?;
         let found = user_block.and_then(|base| {
             let bytes = Window::new(Hdf5 { source: file, base });
-            let superblock = Superblock::read(&bytes)?;
-            let driver = superblock.driver(&bytes);
+            let superblock = Superblock::read(&bytes).ok()?;
+            let driver = driver(&superblock, &bytes);
             Some((superblock, driver))
         });
         let (superblock, driver) = found.unzip();
@@ -270,7 +271,7 @@ impl Set {
             flat: &self.flat,
             sources: &sources,
         };
-        self.superblock = Superblock::read(&bytes);
+        self.superblock = Superblock::read(&bytes).ok();
         let first = self.flat.piece(own.user_block, 1).member;
         let first = self
             .flat
@@ -280,7 +281,7 @@ impl Set {
         let has_first = first.is_some_and(|first| !sources[usize::from(first)].is_empty());
         self.begins_otherwise = own.superblock.is_some() && self.superblock.is_none() && has_first;
         if let Some(superblock) = &self.superblock
-            && let Driver::Subfiling(info) = superblock.driver(&bytes)
+            && let Driver::Subfiling(info) = driver(superblock, &bytes)
         {
             let said = Geometry::parse(&info).map_err(|fault| entry.refused(fault))?;
             check_same(entry, geometry, said)?;
@@ -311,7 +312,7 @@ impl Set {
     }
 
     /// Fails if no part of the file can be read. Otherwise reports what is missing.
-    fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<StripedFile> {
+    fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<FileAndMembers> {
         if self.begins_otherwise {
             return Err(entry.refused(format!(
                 "{} does not begin with its superblock",
@@ -344,7 +345,7 @@ impl Set {
             );
             self.diagnostics.push(Diagnostic::note(what));
         }
-        Ok(StripedFile {
+        Ok(FileAndMembers {
             tables: Tables {
                 kind: Kind::Subfiling,
                 flat: self.flat,
@@ -498,14 +499,5 @@ fn check_same(entry: &Entry<'_>, known: Geometry, other: Geometry) -> Result<()>
 
 /// The offset of the file's signature.
 fn signature(flat: &Flat, sources: &[&SourceFile]) -> Option<u64> {
-    let mut at = 0;
-    while at + 8 <= flat.len {
-        let mut bytes = [0; 8];
-        flat.read(sources, at, &mut bytes).ok()?;
-        if &bytes == b"\x89HDF\r\n\x1a\n" {
-            return Some(at);
-        }
-        at = if at == 0 { 512 } else { at * 2 };
-    }
-    None
+    superblock::find_signature(flat.len, |at, bytes| flat.read(sources, at, bytes)).ok()?
 }

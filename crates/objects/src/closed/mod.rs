@@ -10,18 +10,19 @@ mod plain;
 
 use std::collections::HashMap;
 
+use h5logfs_hdf5_format::object_header::{HEAD, PREFIX, kind};
+use h5logfs_hdf5_format::superblock::{SIZES, new_superblock};
+use h5logfs_hdf5_format::symbol_table::{Named, Table, To};
+use h5logfs_hdf5_format::written::header::{self, Messages};
+use h5logfs_hdf5_format::written::{self, NewObject, Root, datatype};
+use h5logfs_hdf5_format::{Added, SUPERBLOCK, Space, link};
 use h5logfs_log::front::FRONT;
-use h5logfs_log::image::links::{Named, Table, To};
-use h5logfs_log::image::object_header::kind;
-use h5logfs_log::image::{Added, Space};
 use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
 use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::logvol::{MARK, names};
 use h5logfs_log::window::Piece;
 
 use crate::Result;
-use crate::written::header::{self, HEAD, Messages, PREFIX};
-use crate::written::{self, NewObject, Root, SIZES, SUPERBLOCK, link, superblock};
 
 /// The objects of a log, without addresses.
 #[derive(Debug)]
@@ -65,7 +66,11 @@ impl ClosedObjects {
             return Err(TOO_MUCH.into());
         }
         front[SUPERBLOCK..][..own.len()].copy_from_slice(&own);
-        front[..SUPERBLOCK].copy_from_slice(&superblock(root, table, start + rest.len() as u64));
+        front[..SUPERBLOCK].copy_from_slice(&new_superblock(
+            root,
+            table,
+            start + rest.len() as u64,
+        ));
         log.id.mark(&mut front);
         let closed = Closed {
             flush: log.flush,
@@ -124,7 +129,7 @@ fn put_root(
         messages.push(
             kind::LINK,
             0,
-            &link::hard(names::LOG_GROUP.as_bytes(), false, group)?,
+            &link::hard(names::LOG_GROUP.as_bytes(), false, None, group)?,
         )?;
         (0, root.messages.count())
     };
@@ -144,9 +149,13 @@ fn push_mark(messages: &mut Messages, (log, datasets): (ClosedLog<'_>, usize)) -
     let logs = i32::from(log.table.len > 0);
     let datasets = i32::try_from(datasets).ok()?;
     let numbers = [datasets, logs, logs, log.header.config, 1];
-    messages.push_list(MARK, header::integer(4, true), &numbers, i32::to_le_bytes)?;
+    messages.push_list(MARK, datatype::integer(4, true), &numbers, i32::to_le_bytes)?;
     let writer = log.header.writer.as_bytes();
-    let text = header::text(u32::try_from(writer.len()).ok()?);
+    let text = datatype::text(
+        u32::try_from(writer.len()).ok()?,
+        datatype::ZERO_PADDED,
+        false,
+    );
     let data = header::attribute(names::WRITER, &text, &header::SCALAR, writer)?;
     messages.push(kind::ATTRIBUTE, 0, &data).map(|_| ())
 }
@@ -171,12 +180,10 @@ fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
 
 /// A dataset of bytes of the log.
 fn bytes_of_log(piece: Piece) -> Option<Messages> {
-    /// Bit fields of one byte.
-    const BITS: [u8; 12] = [0x14, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0];
     const CONSTANT: u8 = 1;
     let mut messages = Messages::default();
     messages.push(kind::DATASPACE, 0, &header::list(piece.len))?;
-    messages.push(kind::DATATYPE, CONSTANT, &BITS)?;
+    messages.push(kind::DATATYPE, CONSTANT, &datatype::bitfield(1))?;
     // The storage is allocated from the beginning.
     let fill = header::fill_value(header::allocation::EARLY, &[])?;
     messages.push(kind::FILL_VALUE, CONSTANT, &fill)?;

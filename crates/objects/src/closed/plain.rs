@@ -6,17 +6,17 @@ use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
-use h5logfs_log::filters::Filter;
-use h5logfs_log::image::object_header::{self, Mode, Prefix, kind};
+use h5logfs_hdf5_format::filters::{self, Filter};
+use h5logfs_hdf5_format::object_header::{self, Mode, PREFIX, Prefix, kind};
+use h5logfs_hdf5_format::written::header::{self, Messages, allocation};
+use h5logfs_hdf5_format::written::{HeapValue, Made, NewObject, Patches, Stored, Target, datatype};
+use h5logfs_hdf5_format::{
+    AttributeParts, Class, Dataspace, Datatype, GlobalHeaps, Layout, Link, LinkTarget, Objects,
+    ReferenceKind, link,
+};
 use h5logfs_log::logvol::{escaped, names};
 
-use crate::attribute::Parts;
-use crate::dataset::{Layout, pipeline};
-use crate::datatype::{Class, Datatype, ReferenceKind};
-use crate::heap::GlobalHeaps;
-use crate::written::header::{self, Messages, allocation};
-use crate::written::{HeapValue, Made, NewObject, Patches, Stored, Target, link};
-use crate::{Dataspace, Link, LinkTarget, Objects, Result};
+use crate::Result;
 
 /// Copies all objects of an image, the root group first. `ids` lists the logged datasets. `None` if libhdf5 has to copy
 /// them.
@@ -249,14 +249,14 @@ impl<'a> Base<'a> {
             return Ok(None);
         };
         let of = Datatype::of_message(datatype.data)?;
-        let (chunk, usual) = match crate::dataset::layout(layout.data, &of, &space)? {
+        let (chunk, usual) = match Layout::of_message(layout.data, space.bytes(of.size))? {
             Layout::Chunked { chunk, .. } => (Some(chunk), allocation::INCREMENTAL),
             Layout::Contiguous { .. } => (None, allocation::LATE),
             Layout::Compact(_) => (None, allocation::EARLY),
             Layout::Virtual(_) | Layout::Other(_) => return Ok(None),
         };
         let filters = match one(kind::PIPELINE) {
-            Some(message) => match pipeline(message.data) {
+            Some(message) => match filters::of_message(message.data) {
                 Some(filters) => filters,
                 None => return Ok(None),
             },
@@ -353,7 +353,7 @@ impl<'a> Reader<'a> {
         let (1, len) = (header.first()?, header.get(8..)?.first_chunk()?) else {
             return None;
         };
-        header.get(..header::PREFIX + u32::from_le_bytes(*len) as usize)
+        header.get(..PREFIX + u32::from_le_bytes(*len) as usize)
     }
 
     /// Remembers a kind of datasets, from a stub dataset that was just made. `time`: the position and length of the
@@ -498,7 +498,7 @@ impl<'a> Reader<'a> {
     }
 
     fn attribute(&mut self, copy: &mut Copy, flags: u8, data: &'a [u8]) -> Result<Option<()>> {
-        let parts = Parts::of_message(data)?;
+        let parts = AttributeParts::of_message(data)?;
         if parts.has_shared_datatype || parts.has_shared_space {
             return Ok(None);
         }
@@ -591,7 +591,7 @@ fn is_scale(messages: &[Message<'_>]) -> Result<bool> {
         if message.kind != kind::ATTRIBUTE {
             continue;
         }
-        let parts = Parts::of_message(message.data)?;
+        let parts = AttributeParts::of_message(message.data)?;
         if parts.name == b"CLASS" && !parts.has_shared_datatype {
             let datatype = Datatype::of_message(parts.datatype)?;
             let text =
@@ -603,7 +603,7 @@ fn is_scale(messages: &[Message<'_>]) -> Result<bool> {
 }
 
 /// The elements of an attribute, each of `size` bytes. `None` if some are missing.
-fn elements<'a>(parts: &Parts<'a>, size: usize) -> Option<&'a [u8]> {
+fn elements<'a>(parts: &AttributeParts<'a>, size: usize) -> Option<&'a [u8]> {
     let count = Dataspace::of_message(parts.space)?.elements()?;
     let len = usize::try_from(count).ok()?.checked_mul(size)?;
     parts.rest.get(..len)
@@ -717,10 +717,15 @@ fn push_numbers(
     chunk: Option<&[u64]>,
     filters: &[Filter],
 ) -> Option<usize> {
-    let int64 = header::integer(8, true);
+    let int64 = datatype::integer(8, true);
     messages.push_list(names::DIMS, int64, dims, u64::to_le_bytes)?;
     messages.push_list(names::MAX_DIMS, int64, max_dims, u64::to_le_bytes)?;
-    let at = messages.push_list(names::ID, header::integer(4, true), &[0], i32::to_le_bytes)?;
+    let at = messages.push_list(
+        names::ID,
+        datatype::integer(4, true),
+        &[0],
+        i32::to_le_bytes,
+    )?;
     if let Some(chunk) = chunk {
         messages.push_list(names::CHUNK, int64, chunk, u64::to_le_bytes)?;
     }
@@ -736,13 +741,13 @@ fn push_numbers(
             head.into_iter().chain(f.values)
         });
     let pipeline: Vec<u32> = pipeline.collect();
-    let uint32 = header::integer(4, false);
+    let uint32 = datatype::integer(4, false);
     messages.push_list(names::FILTERS, uint32, &pipeline, u32::to_le_bytes)?;
     Some(at)
 }
 
 /// An attribute message under the name that the log gives to the attribute, and the position of its elements.
-fn renamed(data: &[u8], parts: &Parts<'_>, elements: usize) -> Option<(Vec<u8>, usize)> {
+fn renamed(data: &[u8], parts: &AttributeParts<'_>, elements: usize) -> Option<(Vec<u8>, usize)> {
     let name = escaped(parts.name);
     let at = data.len() - parts.rest.len();
     let end = at.checked_add(elements)?;

@@ -1,14 +1,12 @@
 //! Datatype messages (IV.A.2.d) of the types in definitions. Their versions are those that libhdf5 writes for its
 //! oldest readers: version 2 for arrays and for types that contain an array, version 1 for all others.
 
+use h5logfs_hdf5_format::filters::Filter;
+use h5logfs_hdf5_format::written::datatype as messages;
+use h5logfs_hdf5_format::{Bits, Class, Datatype as FileDatatype, FloatFormat, Padding};
 use h5logfs_log::journal::datatype::{Datatype, Member};
 
-use crate::written::header;
-
-/// Bytes of an element in a heap: its length, and its place.
-const IN_HEAP: u32 = 16;
-
-/// The datatype message of a type; `None` if the type does not fit into a message.
+/// The datatype message of a type. `None` where it does not fit one.
 pub fn message(datatype: &Datatype) -> Option<Vec<u8>> {
     within(datatype, 1)
 }
@@ -21,44 +19,23 @@ fn within(datatype: &Datatype, outer: u8) -> Option<Vec<u8>> {
             size,
             signed,
             big_endian,
-        } => ordered(
-            header::integer(u8::try_from(*size).ok()?, *signed),
-            *big_endian,
-        ),
+        } => {
+            let little = messages::integer(u8::try_from(*size).ok()?, *signed);
+            messages::ordered(little, *big_endian)
+        }
         Datatype::Float { size, big_endian } => {
-            let ([sign, exponent, bits], bias) = match size {
-                4 => ([31, 23, 8], 127u32),
-                8 => ([63, 52, 11], 1023),
-                _ => return None,
-            };
-            let precision = 8 * *size as u8;
-            // The highest bit of the mantissa is 1, and is not stored.
-            let mut message = front(1, 1, [0x20, sign, 0], *size);
-            message.extend([0, 0, precision, 0, exponent, bits, 0, exponent]);
-            message.extend(bias.to_le_bytes());
-            ordered(message, *big_endian)
+            messages::ordered(messages::float(*size)?, *big_endian)
         }
         Datatype::Bitfield { size, big_endian } => {
-            let mut message = front(1, 4, [0; 3], *size);
-            message.extend([0, 0, 8 * u8::try_from(*size).ok()?, 0]);
-            ordered(message, *big_endian)
+            let little = messages::bitfield(u8::try_from(*size).ok()?);
+            messages::ordered(little, *big_endian)
         }
-        Datatype::Opaque { size, tag } => {
-            let len = tag.len().next_multiple_of(8);
-            let mut message = front(1, 5, [u8::try_from(len).ok()?, 0, 0], *size);
-            message.extend(tag.as_bytes());
-            message.resize(message.len() + len - tag.len(), 0);
-            message
-        }
-        Datatype::Text { size, utf8 } => text(*size, 1, *utf8),
-        Datatype::VariableText => variable_text(),
+        Datatype::Opaque { size, tag } => messages::opaque(*size, tag)?,
+        Datatype::Text { size, utf8 } => messages::text(*size, messages::ZERO_PADDED, *utf8),
+        Datatype::VariableText => messages::variable_text(),
         Datatype::Enumeration { base, members } => {
-            let integer = message(base)?;
-            let mut message = front(version, 8, number(members.len())?, base.size());
-            message.extend(&integer);
-            members
-                .iter()
-                .for_each(|(name, _)| push_name(&mut message, name));
+            let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+            let mut values = Vec::new();
             for (_, value) in members {
                 let bytes = value.to_le_bytes();
                 let mut bytes = bytes.get(..base.size() as usize)?.to_vec();
@@ -71,88 +48,28 @@ fn within(datatype: &Datatype, outer: u8) -> Option<Vec<u8>> {
                 ) {
                     bytes.reverse();
                 }
-                message.extend(bytes);
+                values.extend(bytes);
             }
-            message
+            messages::enumeration(version, base.size(), &message(base)?, &names, &values)?
         }
         Datatype::Compound { size, members } => {
             // A member that needs a higher version raises the version of its own members, and of the members before it.
             let raised = members
                 .iter()
                 .position(|m| self::version(&m.datatype) > outer);
-            let messages = members.iter().enumerate().map(|(at, member)| {
+            let of_members = members.iter().enumerate().map(|(at, member)| {
                 let is_raised = raised.is_some_and(|raised| at <= raised);
                 let version = if is_raised { version } else { outer };
                 let Member { name, offset, .. } = member;
                 let message = within(&member.datatype, version)?;
                 Some((name.as_str(), *offset, message))
             });
-            compound(version, *size, &messages.collect::<Option<Vec<_>>>()?)?
+            messages::compound(version, *size, &of_members.collect::<Option<Vec<_>>>()?)?
         }
         Datatype::Array { base, dims } => {
-            let mut message = front(2, 10, [0; 3], datatype.size());
-            message.extend([u8::try_from(dims.len()).ok()?, 0, 0, 0]);
-            message.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
-            // The permutation of the dimensions is always the identity.
-            message.extend((0..dims.len() as u32).flat_map(u32::to_le_bytes));
-            message.extend(within(base, outer)?);
-            message
+            messages::array(datatype.size(), dims, &within(base, outer)?)?
         }
     })
-}
-
-/// The message of a text of `size` bytes. `padding` 0 ends the text with a zero byte, and 1 pads it with zeros.
-pub fn text(size: u32, padding: u8, utf8: bool) -> Vec<u8> {
-    front(1, 3, [padding | u8::from(utf8) << 4, 0, 0], size)
-}
-
-/// The message of a variable-length text in UTF-8.
-pub fn variable_text() -> Vec<u8> {
-    const IS_TEXT: u8 = 1;
-    const UTF8: u8 = 1;
-    let mut message = front(1, 9, [IS_TEXT, UTF8, 0], IN_HEAP);
-    message.extend(header::integer(1, false));
-    message
-}
-
-/// The message of an object reference.
-pub fn reference() -> Vec<u8> {
-    front(1, 7, [0; 3], 8)
-}
-
-/// The message of a variable-length sequence.
-pub fn list_of(base: &[u8]) -> Vec<u8> {
-    let mut message = front(1, 9, [0; 3], IN_HEAP);
-    message.extend(base);
-    message
-}
-
-/// The message of a compound of `size` bytes. `members`: names, offsets and messages.
-pub fn compound(version: u8, size: u32, members: &[(&str, u32, Vec<u8>)]) -> Option<Vec<u8>> {
-    /// The dimension fields of a version-1 member without dimensions.
-    const NO_DIMENSIONS: [u8; 28] = [0; 28];
-    let mut message = front(version, 6, number(members.len())?, size);
-    for (name, offset, datatype) in members {
-        push_name(&mut message, name);
-        message.extend(offset.to_le_bytes());
-        if version == 1 {
-            message.extend(NO_DIMENSIONS);
-        }
-        message.extend(datatype);
-    }
-    Some(message)
-}
-
-/// Adds a name. It ends with at least one zero byte, and is padded with zeros.
-fn push_name(message: &mut Vec<u8>, name: &str) {
-    let end = message.len() + (name.len() + 1).next_multiple_of(8);
-    message.extend(name.as_bytes());
-    message.resize(end, 0);
-}
-
-fn number(members: usize) -> Option<[u8; 3]> {
-    let [low, high] = u16::try_from(members).ok()?.to_le_bytes();
-    Some([low, high, 0])
 }
 
 fn version(datatype: &Datatype) -> u8 {
@@ -166,15 +83,114 @@ fn version(datatype: &Datatype) -> u8 {
     }
 }
 
-fn front(version: u8, class: u8, bits: [u8; 3], size: u32) -> Vec<u8> {
-    let mut message = vec![version << 4 | class];
-    message.extend(bits);
-    message.extend(size.to_le_bytes());
-    message
+/// The type of the elements of a logged dataset as a journal has it, and the reason why the writer cannot write such elements, if
+/// it cannot. The type is then an opaque one of the same size.
+pub fn in_journal(of: &FileDatatype, filters: &[Filter]) -> (Datatype, Option<String>) {
+    let mut why = None;
+    let found = of_file(of).filter(|found| found.check().is_ok());
+    if found.is_none() {
+        why = Some(format!("the writer has no type for its elements, {of}"));
+    } else if let Some(gap) = found.as_ref().filter(|found| found.packed() != **found) {
+        why = Some(format!(
+            "there are gaps between the members of its elements, {} bytes in all, and the writer writes none",
+            gap.size() - gap.packed().size()
+        ));
+    } else if let Some(filter) = filters.iter().find(|filter| !filter.can_apply()) {
+        why = Some(format!("the writer does not have filter {}", filter.id));
+    }
+    let bytes = || Datatype::Opaque {
+        size: of.size,
+        tag: String::new(),
+    };
+    match (found, &why) {
+        (Some(found), None) => (found, None),
+        _ => (bytes(), why),
+    }
 }
 
-fn ordered(message: impl Into<Vec<u8>>, big_endian: bool) -> Vec<u8> {
-    let mut message = message.into();
-    message[1] |= u8::from(big_endian);
-    message
+/// `None` where journals have no such type.
+fn of_file(of: &FileDatatype) -> Option<Datatype> {
+    let size = of.size;
+    let is_whole = |bits: &Bits| bits.offset == 0 && u32::from(bits.precision) == 8 * size;
+    Some(match &of.class {
+        Class::Integer {
+            signed,
+            big_endian,
+            bits,
+        } if is_whole(bits) => Datatype::Integer {
+            size,
+            signed: *signed,
+            big_endian: *big_endian,
+        },
+        Class::Float { big_endian, format }
+            if size > 2 && FloatFormat::ieee(size) == Some(*format) =>
+        {
+            Datatype::Float {
+                size,
+                big_endian: *big_endian,
+            }
+        }
+        Class::Bitfield { big_endian, bits } if is_whole(bits) => Datatype::Bitfield {
+            size,
+            big_endian: *big_endian,
+        },
+        Class::Opaque { tag } => Datatype::Opaque {
+            size,
+            tag: named(tag)?,
+        },
+        Class::Text {
+            padding: Padding::NullPadded,
+            utf8,
+        } => Datatype::Text { size, utf8: *utf8 },
+        Class::Enumeration { base, members } => {
+            let base = of_file(base)?;
+            let Datatype::Integer {
+                big_endian, signed, ..
+            } = base
+            else {
+                return None;
+            };
+            let members = members.iter().map(|(name, value)| {
+                let mut bytes = value.clone();
+                if big_endian {
+                    bytes.reverse();
+                }
+                Some((named(name)?, number_of(&bytes, signed)?))
+            });
+            Datatype::Enumeration {
+                members: members.collect::<Option<_>>()?,
+                base: Box::new(base),
+            }
+        }
+        Class::Compound { members } => {
+            let members = members.iter().map(|member| {
+                Some(Member {
+                    name: named(&member.name)?,
+                    offset: member.offset,
+                    datatype: of_file(&member.datatype)?,
+                })
+            });
+            Datatype::Compound {
+                size,
+                members: members.collect::<Option<_>>()?,
+            }
+        }
+        Class::Array { base, dims } => Datatype::Array {
+            base: Box::new(of_file(base)?),
+            dims: dims.clone(),
+        },
+        _ => return None,
+    })
+}
+
+/// A little-endian integer. One above 2^63 becomes its two's complement.
+fn number_of(bytes: &[u8], signed: bool) -> Option<i64> {
+    let is_negative = signed && bytes.last().is_some_and(|high| high & 0x80 != 0);
+    let mut all = [if is_negative { 0xff } else { 0 }; 8];
+    all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(i64::from_le_bytes(all))
+}
+
+fn named(name: &[u8]) -> Option<String> {
+    String::from_utf8(name.to_vec()).ok()
 }

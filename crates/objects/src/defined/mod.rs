@@ -11,14 +11,20 @@
 //! * There are no times, because each scan of a log makes the image anew, with the same bytes.
 
 mod datatype;
+mod outline;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::Space;
-use h5logfs_log::image::object_header::kind;
+use h5logfs_hdf5_format::object_header::{self, HEAD, Message, Mode, PREFIX, kind};
+use h5logfs_hdf5_format::superblock::new_superblock;
+use h5logfs_hdf5_format::written::dense::Dense;
+use h5logfs_hdf5_format::written::header::{self, Messages, allocation};
+use h5logfs_hdf5_format::written::{self, Made, NewObject, Root, Stored, Target, existing};
+use h5logfs_hdf5_format::{Attribute, Objects, SUPERBLOCK, Space};
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
@@ -26,48 +32,59 @@ use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::journal::value::Value;
 
 use crate::Result;
-use crate::written::dense::Dense;
-use crate::written::header::{self, HEAD, Messages, PREFIX, allocation};
-use crate::written::{
-    self, HeapValue, Made, NewObject, Root, SUPERBLOCK, Stored, Target, superblock,
-};
+
+pub use outline::outline;
 
 /// The metadata image of a log: from its journal, or made from its definitions. Fails if the definitions do not fit
 /// into an HDF5 file.
 pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, MetadataImage>> {
-    match &journal.metadata_image {
-        Some(image) => Ok(Cow::Borrowed(image)),
-        None => of_definitions(&journal.definitions, &journal.outline.datasets).map(Cow::Owned),
+    let Some(image) = &journal.metadata_image else {
+        let made = of_definitions(&journal.definitions, &journal.outline.datasets);
+        return made.map(Cow::Owned);
+    };
+    if !journal.has_definitions() {
+        return Ok(Cow::Borrowed(image));
     }
+    let mut outline = outline(image)?;
+    let definitions = journal.definitions.iter();
+    definitions.clone().try_for_each(|d| outline.add(d))?;
+    for (dataset, dims) in &journal.extents {
+        let (dataset, dims) = (*dataset, dims.clone());
+        outline.add(&Definition::Extent { dataset, dims })?;
+    }
+    extended(image, &journal.definitions, &outline.datasets).map(Cow::Owned)
 }
 
 /// Makes the metadata image of definitions. `datasets` are in the order of their IDs, with their present extents. Fails
 /// if an object does not fit into its header.
 pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Result<MetadataImage> {
-    let mut maker = Maker::new(definitions, datasets).ok_or(NO_ROOM)?;
-    let mut next = datasets.iter();
-    for definition in definitions {
-        let made = match definition {
-            Definition::Group { path } => maker.group(path),
-            Definition::Dataset { path, .. } => {
-                let defined = next.next().ok_or("a dataset without a number")?;
-                maker.dataset(path, defined)
-            }
-            Definition::Attribute {
-                object,
-                name,
-                value,
-            } => maker.attribute(object, name, value),
-            // `datasets` already contain the effect of these.
-            Definition::Extent { .. }
-            | Definition::Scale { .. }
-            | Definition::Attachment { .. }
-            | Definition::Label { .. } => Some(()),
-        };
-        made.ok_or_else(|| no_room(definition))?;
-    }
+    let mut maker = Maker::new(definitions, uses(datasets), datasets.len()).ok_or(NO_ROOM)?;
+    maker.define(definitions, datasets)?;
     maker.scales(datasets).ok_or(NO_ROOM)?;
     Ok(maker.image().ok_or(NO_ROOM)?)
+}
+
+/// A metadata image to which definitions add. `datasets` are all of the log, in the order of their IDs, with their present extents.
+/// Fails where an object does not fit its header, and where the image is damaged.
+pub fn extended(
+    image: &MetadataImage,
+    definitions: &[Definition],
+    datasets: &[Defined],
+) -> Result<MetadataImage> {
+    let present = MetadataImage {
+        image: with_extents(image, datasets)?,
+        logged: image.logged.clone(),
+    };
+    if definitions.is_empty() {
+        return Ok(present);
+    }
+    let mut maker = Maker::onto(&present, definitions)?;
+    let ids = image.ids();
+    let new = datasets.get(ids..).ok_or("datasets that are not told")?;
+    maker.define(definitions, new)?;
+    maker.scales(new).ok_or(NO_ROOM)?;
+    maker.scales_of_old(definitions, datasets)?;
+    maker.onto_image(&present)
 }
 
 const NO_ROOM: &str = "the objects of the log do not fit an HDF5 file";
@@ -82,15 +99,132 @@ fn no_room(definition: &Definition) -> Fault {
     format!("{what} does not fit an HDF5 object header").into()
 }
 
-/// The uses of scales, by scale: IDs of datasets, and dimensions. Scales are given by ID, too.
-type Uses = HashMap<usize, Vec<(usize, u32)>>;
+/// The bytes of an image whose datasets have their present extents.
+fn with_extents(image: &MetadataImage, datasets: &[Defined]) -> Result<Vec<u8>> {
+    let mut bytes = image.image.clone();
+    for (id, header) in &image.logged {
+        let defined = datasets
+            .get(*id as usize)
+            .filter(|defined| defined.is_there());
+        if let (Some(header), Some(Defined { path, layout, .. })) = (header, defined) {
+            let set = set_extent(&mut bytes, *header, &layout.dims);
+            set.map_err(|fault| fault.at(format_args!("the extent of {path}")))?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Gives datasets of a metadata image these extents, by their IDs.
+pub fn set_extents(image: &mut MetadataImage, extents: &BTreeMap<u32, Vec<u64>>) -> Result<()> {
+    for (id, dims) in extents {
+        let header = image.logged.get(id).copied().flatten();
+        set_extent(
+            &mut image.image,
+            header.ok_or("a dataset that is gone")?,
+            dims,
+        )?;
+    }
+    Ok(())
+}
+
+/// Gives the dataset with a header at this address an extent.
+fn set_extent(image: &mut Vec<u8>, header: u64, dims: &[u64]) -> Result<()> {
+    let (mut space, mut place) = (None, None);
+    object_header::messages(image, header, Mode::Checked, |message| {
+        match message.kind {
+            kind::DATASPACE => space = Some(message),
+            kind::LAYOUT => place = Some(message),
+            _ => {}
+        }
+        Ok(match (&space, &place) {
+            (Some(_), Some(_)) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+    })?;
+    let space = space.filter(|space| !space.is_shared());
+    let space = space.ok_or("no dataset: it has no extent")?;
+    let body = space.body(image)?;
+    // Where the extent is in both versions of the message (IV.A.2.b).
+    let at = match body[..] {
+        [1, rank, ..] if usize::from(rank) == dims.len() => 8,
+        [2, rank, ..] if usize::from(rank) == dims.len() => 4,
+        _ => return Err("an extent of other dimensions".into()),
+    };
+    let new: Vec<u8> = dims.iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    if body.get(at..).is_some_and(|old| old.starts_with(&new)) {
+        return Ok(());
+    }
+    replace(image, &space, at, &new)?;
+    let Some(place) = place.filter(|place| !place.is_shared()) else {
+        return Ok(());
+    };
+    // Elements in one piece, in versions 3 and 4 (IV.A.2.i): class, address, bytes.
+    if let [3 | 4, 1, ..] = place.body(image)?[..] {
+        let element = Objects::open(&*image)?.dataset(header)?.datatype.size;
+        let bytes = dims
+            .iter()
+            .fold(element.into(), |n: u64, dim| n.saturating_mul(*dim));
+        replace(image, &place, 10, &bytes.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+/// Takes the chunks of datasets away that have no elements, by the addresses of their headers: the next reader of the log chooses
+/// them. Leaves a header as it is that has no room for that.
+pub fn without_chunks(image: &mut Vec<u8>, headers: &[u64]) -> Result<()> {
+    for header in headers {
+        let info = Objects::open(&*image)?.dataset(*header)?;
+        let mut found = Vec::new();
+        object_header::messages(image, *header, Mode::Checked, |message| {
+            if matches!(message.kind, kind::LAYOUT | kind::FILL_VALUE) && !message.is_shared() {
+                found.push(message);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let elements = info.space.elements().unwrap_or(u64::MAX);
+        let bytes = elements.saturating_mul(info.datatype.size.into());
+        let mut place = header::contiguous(u64::MAX, bytes);
+        let room = found.iter().find(|message| message.kind == kind::LAYOUT);
+        let room = room.map_or(0, |message| usize::from(message.len));
+        if room < place.len() {
+            continue;
+        }
+        place.resize(room, 0);
+        for message in found {
+            let body = message.body(image)?;
+            match (message.kind, &body[..]) {
+                (kind::LAYOUT, _) => replace(image, &message, 0, &place)?,
+                (_, [1 | 2, allocation::INCREMENTAL, ..]) => {
+                    replace(image, &message, 1, &[allocation::LATE])?;
+                }
+                // Version 3: the lowest two bits.
+                (_, [3, flags, ..]) if flags & 3 == allocation::INCREMENTAL => {
+                    replace(image, &message, 1, &[flags & !3 | allocation::LATE])?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Replaces bytes of a message.
+fn replace(image: &mut [u8], message: &Message, at: usize, bytes: &[u8]) -> Result<()> {
+    existing::put_at(image, message.data + at as u64, bytes)?;
+    let block = message.block.clone();
+    block.map_or(Ok(()), |block| existing::set_checksum(image, block))
+}
+
+/// The uses of scales: each by a dimension of a dataset. Numbers are IDs.
+type Uses = HashMap<u32, Vec<(u32, u32)>>;
 
 struct Maker<'a> {
     /// All objects, the root group first.
     objects: Vec<Made>,
     /// Numbers of objects, by path. The path of the root group is empty.
     numbers: HashMap<&'a str, usize>,
-    /// Numbers of the datasets, by ID.
+    /// The ID of the first new dataset, and the numbers of the new ones, in the order of their IDs.
+    first: u32,
     of_datasets: Vec<usize>,
     /// Groups with link messages, by path.
     with_messages: HashMap<&'a str, usize>,
@@ -98,7 +232,18 @@ struct Maker<'a> {
     datatypes: HashMap<&'a Datatype, Vec<u8>>,
     /// The last dataset, and its messages without attributes.
     last: Option<(&'a DatasetLayout, Rc<Messages>)>,
+    /// Those that definitions tell.
     uses: Uses,
+    /// The image to which definitions add.
+    base: Option<Base<'a>>,
+}
+
+/// The image to which definitions add.
+struct Base<'a> {
+    objects: Objects<&'a Vec<u8>>,
+    image: &'a MetadataImage,
+    /// Numbers of its objects, by the addresses of their headers.
+    numbers: HashMap<u64, usize>,
 }
 
 /// The place of an object: the path of its group, and its name.
@@ -129,40 +274,134 @@ fn groups_with_messages(definitions: &[Definition]) -> HashMap<&str, usize> {
 
 fn uses(datasets: &[Defined]) -> Uses {
     let mut uses = Uses::new();
-    for (dataset, defined) in datasets.iter().enumerate() {
+    for (dataset, defined) in (0u32..).zip(datasets) {
         for (dimension, scales) in (0u32..).zip(&defined.scales.attached) {
             for scale in scales {
-                let of = uses.entry(*scale as usize).or_default();
-                of.push((dataset, dimension));
+                uses.entry(*scale).or_default().push((dataset, dimension));
             }
         }
     }
     uses
 }
 
+fn new_uses(definitions: &[Definition]) -> Uses {
+    let mut uses = Uses::new();
+    for definition in definitions {
+        if let Definition::Attachment {
+            dataset,
+            dimension,
+            scale,
+        } = definition
+        {
+            uses.entry(*scale).or_default().push((*dataset, *dimension));
+        }
+    }
+    uses
+}
+
 impl<'a> Maker<'a> {
-    fn new(definitions: &'a [Definition], datasets: &[Defined]) -> Option<Self> {
+    /// `datasets` are expected.
+    fn new(definitions: &'a [Definition], uses: Uses, datasets: usize) -> Option<Self> {
         let with_messages = groups_with_messages(definitions);
-        let mut objects = Vec::with_capacity(datasets.len() + 1);
-        objects.push(Made::group(with_messages.contains_key(""))?);
-        let mut numbers = HashMap::with_capacity(datasets.len() + 1);
-        numbers.insert("", 0);
-        Some(Maker {
-            objects,
-            numbers,
-            of_datasets: Vec::with_capacity(datasets.len()),
+        let root = Made::group(with_messages.contains_key(""))?;
+        let mut maker = Self::of_root(root, with_messages, uses);
+        maker.objects.reserve(datasets);
+        maker.numbers.reserve(datasets);
+        maker.of_datasets.reserve(datasets);
+        Some(maker)
+    }
+
+    fn of_root(root: Made, with_messages: HashMap<&'a str, usize>, uses: Uses) -> Self {
+        Maker {
+            objects: vec![root],
+            numbers: HashMap::from([("", 0)]),
+            first: 0,
+            of_datasets: Vec::new(),
             with_messages,
             datatypes: HashMap::new(),
             last: None,
-            uses: uses(datasets),
+            uses,
+            base: None,
+        }
+    }
+
+    /// One that adds to an image.
+    fn onto(image: &'a MetadataImage, definitions: &'a [Definition]) -> Result<Self> {
+        let objects = Objects::open(&image.image)?;
+        let root = objects.root();
+        let with_messages = groups_with_messages(definitions);
+        Ok(Maker {
+            first: u32::try_from(image.ids())?,
+            base: Some(Base {
+                objects,
+                image,
+                numbers: HashMap::from([(root, 0)]),
+            }),
+            ..Self::of_root(Made::existing(root), with_messages, new_uses(definitions))
         })
     }
 
-    /// Adds an object to its group, and returns its number.
+    /// Makes objects. `datasets` are the new ones.
+    fn define(&mut self, definitions: &'a [Definition], datasets: &'a [Defined]) -> Result<()> {
+        let mut next = datasets.iter();
+        for definition in definitions {
+            let made = match definition {
+                Definition::Group { path } => self.group(path),
+                Definition::Dataset { path, .. } => {
+                    let defined = next.next().ok_or("a dataset without a number")?;
+                    self.dataset(path, defined)
+                }
+                Definition::Attribute {
+                    object,
+                    name,
+                    value,
+                } => self.attribute(object, name, value),
+                // `datasets` have what these say, or `scales_of_old` adds it.
+                Definition::Extent { .. }
+                | Definition::Scale { .. }
+                | Definition::Attachment { .. }
+                | Definition::Label { .. } => Some(()),
+            };
+            made.ok_or_else(|| no_room(definition))?;
+        }
+        Ok(())
+    }
+
+    /// The number of the object at a path.
+    fn number(&mut self, path: &str) -> Option<usize> {
+        if let Some(number) = self.numbers.get(path) {
+            return Some(*number);
+        }
+        let address = self.base.as_ref()?.objects.find(path).ok()??;
+        self.existing(address)
+    }
+
+    /// The number of an object of the image.
+    fn existing(&mut self, address: u64) -> Option<usize> {
+        let numbers = &mut self.base.as_mut()?.numbers;
+        let next = self.objects.len();
+        let number = *numbers.entry(address).or_insert(next);
+        if number == next {
+            self.objects.push(Made::existing(address));
+        }
+        Some(number)
+    }
+
+    /// The number of the dataset with this ID.
+    fn of_id(&mut self, id: u32) -> Option<usize> {
+        if let Some(new) = id.checked_sub(self.first) {
+            return self.of_datasets.get(new as usize).copied();
+        }
+        let address = self.base.as_ref()?.image.logged.get(&id).copied()??;
+        self.existing(address)
+    }
+
+    /// Adds an object to its group. Returns its number.
     fn add(&mut self, path: &'a str, object: Made) -> Option<usize> {
         let (parent, name) = path.rsplit_once('/')?;
+        let parent = self.number(parent)?;
         let number = self.objects.len();
-        let parent = self.objects.get_mut(*self.numbers.get(parent)?)?;
+        let parent = self.objects.get_mut(parent)?;
         let target = Target::Object(number);
         parent.push_link(name.as_bytes().to_vec(), !name.is_ascii(), target)?;
         self.numbers.insert(path, number);
@@ -177,7 +416,8 @@ impl<'a> Maker<'a> {
 
     fn dataset(&mut self, path: &'a str, defined: &'a Defined) -> Option<()> {
         let messages = self.messages(&defined.layout)?;
-        let uses = self.uses.get(&self.of_datasets.len());
+        let id = self.first + u32::try_from(self.of_datasets.len()).ok()?;
+        let uses = self.uses.get(&id);
         let made = if uses.is_some_and(|uses| uses.len() > MOST_USES_IN_HEADER) {
             let header = Rc::unwrap_or_clone(messages);
             Made {
@@ -239,7 +479,7 @@ impl<'a> Maker<'a> {
 
     fn attribute(&mut self, object: &str, name: &str, value: &'a Value) -> Option<()> {
         let object = if object == "/" { "" } else { object };
-        let number = *self.numbers.get(object)?;
+        let number = self.number(object)?;
         match value {
             Value::Elements {
                 datatype,
@@ -273,34 +513,170 @@ impl<'a> Maker<'a> {
         });
         let texts: Option<Vec<_>> = texts.collect();
         let made = self.objects.get_mut(number)?;
-        made.in_heap(name, &datatype::variable_text(), space, texts?)
+        made.in_heap(name, &written::datatype::variable_text(), space, texts?)
     }
 
     /// Writes the attributes of dimension scales (HDF5 Dimension Scale Specification 1.0), and labels.
     fn scales(&mut self, datasets: &[Defined]) -> Option<()> {
-        let numbers = std::mem::take(&mut self.of_datasets);
-        for (id, (number, defined)) in numbers.iter().zip(datasets).enumerate() {
+        for (id, defined) in (self.first..).zip(datasets) {
+            let number = self.of_id(id)?;
             let scales = &defined.scales;
-            let made = self.objects.get_mut(*number)?;
             if let Some(name) = &scales.name {
-                made.terminated_text("CLASS", "DIMENSION_SCALE")?;
-                if !name.is_empty() {
-                    made.terminated_text("NAME", name)?;
-                }
+                self.objects.get_mut(number)?.scale(name)?;
             }
-            if let Some(uses) = self.uses.get(&id) {
-                made.reference_list(uses, &numbers)?;
+            if let Some(uses) = self.uses.remove(&id) {
+                self.reference_list(number, (Vec::new(), true), uses)?;
             }
             if !scales.attached.is_empty() {
-                made.dimension_list(&scales.attached, &numbers)?;
+                let attached = scales.attached.iter();
+                let attached = attached.map(|of| of.iter().map(|id| self.of_id(*id)).collect());
+                let attached = attached.collect::<Option<Vec<_>>>()?;
+                self.objects.get_mut(number)?.dimension_list(attached)?;
             }
             if !scales.labels.is_empty() {
-                let space = header::list(scales.labels.len() as u64);
-                self.texts(*number, "DIMENSION_LABELS", &space, &scales.labels)?;
+                self.labels(number, &scales.labels)?;
             }
         }
-        self.of_datasets = numbers;
         Some(())
+    }
+
+    /// Adds scales and labels to datasets of the image. `datasets` are all.
+    fn scales_of_old(&mut self, definitions: &[Definition], datasets: &[Defined]) -> Result<()> {
+        let Some(base) = &self.base else {
+            return Ok(());
+        };
+        let ids = u32::try_from(base.image.ids())?;
+        let mut attached: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        let mut labelled = BTreeSet::new();
+        for definition in definitions {
+            match definition {
+                Definition::Scale { dataset, name } if *dataset < ids => {
+                    let number = self.of_id(*dataset).ok_or(NO_DATASET)?;
+                    self.objects[number].scale(name).ok_or(NO_ROOM)?;
+                }
+                Definition::Attachment {
+                    dataset,
+                    dimension,
+                    scale,
+                } if *dataset < ids => {
+                    let of_dataset = attached.entry(*dataset).or_default();
+                    of_dataset.push((*dimension, *scale));
+                }
+                Definition::Label { dataset, .. } if *dataset < ids => {
+                    labelled.insert(*dataset);
+                }
+                _ => {}
+            }
+        }
+        for (id, new) in attached {
+            let rank = datasets
+                .get(id as usize)
+                .ok_or(NO_DATASET)?
+                .layout
+                .dims
+                .len();
+            self.attach(id, new, rank)?;
+        }
+        for (scale, uses) in std::mem::take(&mut self.uses) {
+            self.use_old(scale, uses)?;
+        }
+        for id in labelled {
+            let number = self.of_id(id).ok_or(NO_DATASET)?;
+            let labels = &datasets.get(id as usize).ok_or(NO_DATASET)?.scales.labels;
+            self.objects[number].replace("DIMENSION_LABELS");
+            self.labels(number, labels).ok_or(NO_ROOM)?;
+        }
+        Ok(())
+    }
+
+    /// Attaches scales to dimensions of a dataset of the image.
+    fn attach(&mut self, dataset: u32, new: Vec<(u32, u32)>, rank: usize) -> Result<()> {
+        const NAME: &str = "DIMENSION_LIST";
+        let number = self.of_id(dataset).ok_or(NO_DATASET)?;
+        let old = self.old_attribute(number, NAME, |objects, found| {
+            outline::lists(objects, found, rank)
+        })?;
+        let mut lists = Vec::with_capacity(rank);
+        for old in old.unwrap_or_else(|| vec![Vec::new(); rank]) {
+            let numbers = old.into_iter().map(|address| self.existing(address));
+            lists.push(numbers.collect::<Option<Vec<_>>>().ok_or(NO_DATASET)?);
+        }
+        for (dimension, scale) in new {
+            let scale = self.of_id(scale).ok_or(NO_DATASET)?;
+            let list = lists.get_mut(dimension as usize);
+            list.ok_or("a scale of no dimension")?.push(scale);
+        }
+        self.objects[number].replace(NAME);
+        Ok(self.objects[number].dimension_list(lists).ok_or(NO_ROOM)?)
+    }
+
+    /// Adds uses of a scale of the image.
+    fn use_old(&mut self, scale: u32, new: Vec<(u32, u32)>) -> Result<()> {
+        const NAME: &str = "REFERENCE_LIST";
+        let number = self.of_id(scale).ok_or(NO_DATASET)?;
+        let old = self.old_attribute(number, NAME, outline::uses)?;
+        let (old, signed) = old.unwrap_or((Vec::new(), true));
+        let mut uses = Vec::with_capacity(old.len() + new.len());
+        for (address, dimension) in old {
+            uses.push((self.existing(address).ok_or(NO_DATASET)?, dimension));
+        }
+        self.objects[number].replace(NAME);
+        Ok(self
+            .reference_list(number, (uses, signed), new)
+            .ok_or(NO_ROOM)?)
+    }
+
+    /// What an attribute of an object of the image says. Fails where it says anything else than the specification of scales has.
+    fn old_attribute<T>(
+        &self,
+        number: usize,
+        name: &str,
+        read: impl FnOnce(&Objects<&'a Vec<u8>>, &Attribute) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let existing = self.objects[number].existing.as_ref();
+        let (Some(base), Some(existing)) = (&self.base, existing) else {
+            return Ok(None);
+        };
+        let Some(found) = base.objects.attribute(existing.address, name)? else {
+            return Ok(None);
+        };
+        let read = read(&base.objects, &found);
+        Ok(Some(read.ok_or_else(|| {
+            format!("an attribute {name} of another form")
+        })?))
+    }
+
+    fn labels(&mut self, number: usize, labels: &[String]) -> Option<()> {
+        let space = header::list(labels.len() as u64);
+        self.texts(number, "DIMENSION_LABELS", &space, labels)
+    }
+
+    /// Adds the list of the dimensions that use a scale: those of objects with numbers, and whether the type of dimensions has a sign;
+    /// then those of datasets with IDs.
+    fn reference_list(
+        &mut self,
+        scale: usize,
+        (mut uses, signed): (Vec<(usize, u32)>, bool),
+        new: Vec<(u32, u32)>,
+    ) -> Option<()> {
+        for (dataset, dimension) in new {
+            uses.push((self.of_id(dataset)?, dimension));
+        }
+        self.objects.get_mut(scale)?.reference_list(&uses, signed)
+    }
+
+    /// The image with what was made.
+    fn onto_image(self, image: &MetadataImage) -> Result<MetadataImage> {
+        let objects = self.objects.into_iter().map(|made| made.object(1));
+        let (bytes, addresses) = written::add(&image.image, objects.collect())?;
+        let mut logged = image.logged.clone();
+        for (id, number) in (self.first..).zip(self.of_datasets) {
+            logged.insert(id, addresses.get(number).copied());
+        }
+        Ok(MetadataImage {
+            image: bytes,
+            logged,
+        })
     }
 
     fn image(self) -> Option<MetadataImage> {
@@ -325,102 +701,17 @@ impl<'a> Maker<'a> {
         if let Some(table) = placed.of_root {
             space.set(messages + HEAD as u64, &table.to_bytes());
         }
-        let superblock = superblock(root, placed.of_root, space.end());
+        let superblock = new_superblock(root, placed.of_root, space.end());
         space.set(0, &superblock);
         let address = |number: &usize| placed.addresses.get(*number).copied();
-        let logged = self.of_datasets.iter().map(address);
         Some(MetadataImage {
             image: space.into_bytes(),
-            logged: (0u32..).zip(logged).collect(),
+            logged: (0u32..).zip(self.of_datasets.iter().map(address)).collect(),
         })
     }
 }
 
-/// Bytes of an element of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
-const USE: usize = 16;
-/// The most uses of a scale that fit into its header. A message has less than 64 KiB.
+const NO_DATASET: &str = "there is no such dataset";
+
+/// The most uses of a scale that its header lists. A message has less than 64 KiB.
 const MOST_USES_IN_HEADER: usize = 3900;
-
-impl Made {
-    /// Adds an attribute with elements in a heap: the length and the contents of each.
-    fn in_heap(
-        &mut self,
-        name: &str,
-        datatype: &[u8],
-        space: &[u8],
-        values: Vec<(u32, Stored)>,
-    ) -> Option<()> {
-        let elements = values.iter().flat_map(|(len, _)| {
-            let mut element = [0; 16];
-            element[..4].copy_from_slice(&len.to_le_bytes());
-            element
-        });
-        let elements: Vec<u8> = elements.collect();
-        let at = self.elements(name, datatype, space, &elements)?;
-        for (number, (len, stored)) in values.into_iter().enumerate() {
-            // An empty list has no place in a heap. A text always has one, because otherwise it would not be a text.
-            if len > 0 || matches!(stored, Stored::Bytes(_)) {
-                let at = at + 16 * number + 4;
-                self.heap_values.push(HeapValue { at, stored });
-            }
-        }
-        Some(())
-    }
-
-    /// Adds an attribute, and returns the position of its elements.
-    fn elements(
-        &mut self,
-        name: &str,
-        datatype: &[u8],
-        space: &[u8],
-        elements: &[u8],
-    ) -> Option<usize> {
-        let data = header::attribute(name, datatype, space, elements)?;
-        let at = self.push_attribute(name.as_bytes(), 0, &data)?;
-        Some(at + data.len() - elements.len())
-    }
-
-    /// Adds a text with a zero byte at its end, as readers of scales expect.
-    fn terminated_text(&mut self, name: &str, text: &str) -> Option<()> {
-        let text = [text.as_bytes(), &[0]].concat();
-        let datatype = datatype::text(u32::try_from(text.len()).ok()?, 0, !text.is_ascii());
-        self.elements(name, &datatype, &header::SCALAR, &text)
-            .map(|_| ())
-    }
-
-    /// Adds the list of dimensions that use a scale. `numbers` maps the IDs of datasets to object numbers.
-    fn reference_list(&mut self, uses: &[(usize, u32)], numbers: &[usize]) -> Option<()> {
-        let members = [
-            ("dataset", 0, datatype::reference()),
-            ("dimension", 8, header::integer(4, true).to_vec()),
-        ];
-        let datatype = datatype::compound(1, USE as u32, &members)?;
-        let elements = uses.iter().flat_map(|(_, dimension)| {
-            let mut element = [0; USE];
-            element[8..12].copy_from_slice(&dimension.to_le_bytes());
-            element
-        });
-        let elements: Vec<u8> = elements.collect();
-        let space = header::list(uses.len() as u64);
-        let at = self.elements("REFERENCE_LIST", &datatype, &space, &elements)?;
-        for (number, (dataset, _)) in uses.iter().enumerate() {
-            let object = numbers.get(*dataset)?;
-            self.references.push((at + USE * number, *object));
-        }
-        Some(())
-    }
-
-    /// Adds the scales of each dimension, given by ID. `numbers` maps the IDs of datasets to object numbers.
-    fn dimension_list(&mut self, attached: &[Vec<u32>], numbers: &[usize]) -> Option<()> {
-        let of_dimension = |of: &Vec<u32>| {
-            let objects = of.iter().map(|id| numbers.get(*id as usize).copied());
-            let objects: Vec<usize> = objects.collect::<Option<_>>()?;
-            Some((u32::try_from(objects.len()).ok()?, Stored::Objects(objects)))
-        };
-        let attached = attached.iter().map(of_dimension);
-        let attached: Vec<_> = attached.collect::<Option<_>>()?;
-        let datatype = datatype::list_of(&datatype::reference());
-        let space = header::list(attached.len() as u64);
-        self.in_heap("DIMENSION_LIST", &datatype, &space, attached)
-    }
-}

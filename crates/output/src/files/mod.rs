@@ -198,6 +198,7 @@ impl Files {
             asked: self.flushes,
             ends: self.ends.clone(),
             lines: Vec::new(),
+            takes_definitions: false,
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use h5logfs_hdf5_format::Added;
 use h5logfs_log::front::FRONT;
-use h5logfs_log::image::Added;
 use h5logfs_log::journal::closed::{Closed, set_seal};
 use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::visible::first_unseen;

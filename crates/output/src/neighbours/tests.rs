@@ -17,7 +17,7 @@ use crate::ranks::{Communicator, LocalOutcome};
 use crate::reading::{Readable, Reader};
 use crate::selection::Selection;
 use crate::stored::Form;
-use h5logfs_log::filters::{DEFLATE, Filter};
+use h5logfs_hdf5_format::filters::{DEFLATE, Filter};
 
 /// State shared by the ranks of a test.
 struct Team {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+use h5logfs_hdf5_format::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
 use h5logfs_log::front::unclosed_front;
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::logvol::extent::{ExtentHeader, crc32};

@@ -9,7 +9,7 @@ use crate::hdf5_sys::ObjectInfo;
 use crate::shown::ShownObjects;
 use h5logfs_adios::tree::{self, Object};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::{Image, NewLinks};
+use h5logfs_hdf5_format::{Image, NewLinks};
 
 /// The largest rank of such a dataset. With more dimensions, the header may be in several pieces.
 const MOST_DIMENSIONS: usize = 4;

@@ -9,7 +9,7 @@ use h5logfs_adios::Type;
 use h5logfs_adios::tree::{self, Object};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::Filter;
+use h5logfs_hdf5_format::filters::Filter;
 use h5logfs_log::scan::Choice;
 use h5logfs_log::scan::incomplete::INCOMPLETE;
 use h5logfs_log::scan::shape::Chooser;

@@ -3,9 +3,9 @@
 
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space};
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::Image;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
-use h5logfs_log::image::Image;
 use h5logfs_log::journal::Header;
 use h5logfs_log::journal::closed::{Closed, SEAL_AT, set_seal, set_unfinished_seal};
 use h5logfs_log::logvol::{MARK, SUBFILED, names};

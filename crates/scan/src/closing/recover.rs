@@ -1055,7 +1055,9 @@ mod tests {
     use super::*;
     use crate::hdf5_sys::{self as h5, Link, Name, Space, Target, Values};
     use crate::scales::{ScaleAttributes, ScaleUse};
-    use h5logfs_log::filters::{Filter, OPTIONAL};
+    use h5logfs_hdf5_format::Chunk;
+    use h5logfs_hdf5_format::Objects as HdfObjects;
+    use h5logfs_hdf5_format::filters::{Filter, OPTIONAL};
     use h5logfs_log::front::{FRONT, unclosed_front};
     use h5logfs_log::journal::datatype::Datatype;
     use h5logfs_log::journal::definition::{DatasetLayout, Definition};
@@ -1064,8 +1066,6 @@ mod tests {
     use h5logfs_log::journal::{Commit, Header, Journal, Line};
     use h5logfs_log::scan::{ScanRequest, Settings};
     use h5logfs_log::snapshot::{Content, Snapshot, Storage};
-    use h5logfs_objects::Chunk;
-    use h5logfs_objects::Objects as HdfObjects;
 
     type Made<T> = std::result::Result<T, Fault>;
 

@@ -16,8 +16,8 @@ use crate::room::Room;
 use crate::scales::is_scale;
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::Filter;
-use h5logfs_log::image::{HeaderSpace, Image};
+use h5logfs_hdf5_format::filters::Filter;
+use h5logfs_hdf5_format::{Dataspace, Image};
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::metadata_image::MetadataImage;
 use h5logfs_log::logvol::escaped;
@@ -134,7 +134,7 @@ impl Datasets for StoredDatasets<'_> {
         let Ok(Some(found)) = self.image.dataset(header) else {
             return Ok(None);
         };
-        let HeaderSpace::Simple { dims, max_dims } = found.space else {
+        let Dataspace::Simple { dims, max_dims } = found.space else {
             return Ok(None);
         };
         if !found.attributes.is_empty() {
@@ -263,7 +263,7 @@ mod tests {
 
     use super::*;
     use crate::hdf5_sys::{Link, Name, Space};
-    use h5logfs_log::image::DatasetHeader;
+    use h5logfs_hdf5_format::DatasetHeader;
 
     /// The object header of a dataset that is made with a type, a space and properties, and then changed.
     fn header(
@@ -303,8 +303,8 @@ mod tests {
         ]
     }
 
-    fn simple(dims: &[u64], max_dims: &[u64]) -> HeaderSpace {
-        HeaderSpace::Simple {
+    fn simple(dims: &[u64], max_dims: &[u64]) -> Dataspace {
+        Dataspace::Simple {
             dims: dims.to_vec(),
             max_dims: max_dims.to_vec(),
         }
@@ -388,7 +388,7 @@ mod tests {
             assert!(header(1, &space, set, nothing).is_some());
             assert_eq!(header(1, &space, set, comment), None);
             let null = header(1, &Space::Null, set, nothing).unwrap();
-            assert_eq!(null.space, HeaderSpace::Null);
+            assert_eq!(null.space, Dataspace::Null);
             assert_eq!(
                 header(1, &space, set, attributes(3))
                     .unwrap()

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 
 use crate::hdf5_sys::{self as h5, Id, Name, PlainForm, Space};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::Filter;
+use h5logfs_hdf5_format::filters::Filter;
 use h5logfs_log::logvol::names;
 
 type Result<T> = std::result::Result<T, Fault>;

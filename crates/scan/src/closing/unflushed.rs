@@ -11,7 +11,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::extents::{self, Extended};
-use crate::hdf5_sys as h5;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::front::{FRONT, unclosed_front};
@@ -26,6 +25,7 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::{ExtentHeader, crc32, move_extent, sections};
 use h5logfs_log::logvol::{LogDataset, Tables};
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_objects::defined::set_extents;
 
 /// The treatment of unflushed data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,7 +83,7 @@ pub enum Did {
 /// Separates the extents that cannot be taken in. In a log of definitions, these are a rank's extents from the first
 /// entry of an unknown dataset on, because no definition can stand for that dataset.
 pub fn split(journal: &Recorded, mut all: Unflushed) -> Unflushed {
-    if journal.metadata_image.is_some() {
+    if !journal.takes_definitions() {
         return all;
     }
     for extents in all.ranks.values_mut() {
@@ -129,7 +129,7 @@ pub fn take_in(
     };
     let datasets = extents::logged(journal).map_err(|fault| Error::of(path, fault))?;
     let (mut lines, grown) = growth(files, journal, &datasets, &commit)?;
-    if journal.metadata_image.is_some() {
+    if !journal.takes_definitions() {
         // Numbers up to this one are in use.
         let highest = unflushed.highest().unwrap_or_default();
         if highest >= journal.dataset_ids() as u64 {
@@ -278,31 +278,21 @@ fn growth(
         format!("{} grows from {:?} to {dims:?}", dataset.name, dataset.dims)
     });
     let words = words.collect();
+    let extents = larger.into_iter();
+    let extents = extents.map(|(dataset, dims)| (dataset.id, dims));
     let lines = match &journal.metadata_image {
-        None => larger
-            .into_iter()
-            .map(|(dataset, dims)| {
-                let dataset = dataset.id;
-                Line::Define(Definition::Extent { dataset, dims })
-            })
-            .collect(),
-        Some(metadata_image) => {
+        Some(image) if !journal.takes_definitions() => {
             let changed = || {
-                let file = h5::open_image(&metadata_image.image)?;
-                let extents = larger
-                    .iter()
-                    .map(|(dataset, dims)| (dataset.id, dims.clone()));
-                extents::set(&file, metadata_image, &extents.collect())?;
-                let image = h5::file_image(&file)?;
-                Ok(image_lines(&metadata_image.image, &image)?)
+                let mut new = image.clone();
+                set_extents(&mut new, &extents.collect())?;
+                Ok(image_lines(&image.image, &new.image)?)
             };
-            if larger.is_empty() {
-                Vec::new()
-            } else {
-                let log = || files.dir().full_path(files.log());
-                changed().map_err(|fault: Fault| Error::of(log(), fault))?
-            }
+            let log = || files.dir().full_path(files.log());
+            changed().map_err(|fault: Fault| Error::of(log(), fault))?
         }
+        _ => extents
+            .map(|(dataset, dims)| Line::Define(Definition::Extent { dataset, dims }))
+            .collect(),
     };
     Ok((lines, words))
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::c_ulong;
 use std::sync::{Arc, LazyLock};
 
-use h5logfs_log::image::{Added, HeaderBytes, SUPERBLOCK};
+use h5logfs_hdf5_format::{Added, HeaderBytes, SUPERBLOCK};
 use hdf5_metno_sys::h5::{haddr_t, herr_t, hsize_t};
 use hdf5_metno_sys::h5fd::*;
 use parking_lot::Mutex;
@@ -225,7 +225,7 @@ mod tests {
         let image = file_image(&create_in_memory(&new_file_creation().unwrap()).unwrap()).unwrap();
         let front = image.len() as u64;
         let log = [7; 100];
-        let mut image = h5logfs_log::image::Image::new(image);
+        let mut image = h5logfs_hdf5_format::Image::new(image);
         image.set_superblock(0, front + 100).unwrap();
         let bytes = [image.into_bytes(), log.to_vec()].concat();
         file.as_file().write_all_at(&bytes, 0).unwrap();
@@ -271,7 +271,7 @@ mod tests {
             assert!((START..added.size()).contains(&root));
             assert_eq!(added.front().len(), SUPERBLOCK);
             let end = added.size();
-            let mut image = h5logfs_log::image::Image::new(added);
+            let mut image = h5logfs_hdf5_format::Image::new(added);
             image.set_superblock(0, end).unwrap();
             let added = image.into_bytes();
 

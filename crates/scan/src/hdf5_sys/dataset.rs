@@ -1,6 +1,6 @@
 //! Datasets and their creation properties.
 
-use h5logfs_log::filters::{Filter, OPTIONAL};
+use h5logfs_hdf5_format::filters::{Filter, OPTIONAL};
 use h5logfs_log::snapshot::Storage;
 
 use super::*;
@@ -51,12 +51,7 @@ fn copy_layout(from: &Id, to: &Id) -> Result<()> {
     h5!(H5Pset(to.0, LAYOUT.as_ptr(), layout)).map(drop)
 }
 
-/// Gives a dataset another extent.
-pub fn set_extent(dataset: &Id, dims: &[u64]) -> Result<()> {
-    h5!(H5Dset_extent(dataset.0, dims.as_ptr())).map(drop)
-}
-
-/// The offset of a contiguous dataset's bytes from byte 0 of the file; `None` if it has no storage.
+/// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` if it has no storage.
 pub fn dataset_offset(dataset: &Id) -> Result<Option<u64>> {
     let offset = unless_failed!(H5Dget_offset(dataset.0), UNDEFINED)?;
     Ok((offset != UNDEFINED).then_some(offset))
@@ -249,7 +244,8 @@ pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Whether unwritten elements read as with a new property list: as the fill value, or as zeros if none is set.
+/// Whether unwritten elements are what a new property list makes them: the fill value, which is zero if none is set.
+#[cfg(test)]
 pub fn has_usual_fill(creation: &Id) -> Result<bool> {
     let mut state = H5D_fill_value_t::H5D_FILL_VALUE_DEFAULT;
     h5!(H5Pfill_value_defined(creation.0, &mut state))?;

@@ -346,7 +346,8 @@ pub fn variable_text_type() -> Result<Id> {
     Ok(new)
 }
 
-/// An enumeration of values of the integer type `base`.
+/// Names for values of the integer type `base`.
+#[cfg(test)]
 pub fn enumeration_type(base: &Id, members: &[(String, Vec<u8>)]) -> Result<Id> {
     let new = Id::new(h5!(H5Tenum_create(base.0)))?;
     for (name, value) in members {
@@ -380,4 +381,9 @@ pub fn array_type(base: &Id, dims: &[u64]) -> Result<Id> {
         dims.len() as c_uint,
         dims.as_ptr()
     )))
+}
+
+/// Whether two types are equal.
+pub fn equal_types(one: &Id, other: &Id) -> Result<bool> {
+    h5!(H5Tequal(one.0, other.0)).map(|equal| equal > 0)
 }

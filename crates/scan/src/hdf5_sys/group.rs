@@ -245,8 +245,9 @@ pub fn copy_group_properties(from: &Id, to: &Id) -> Result<()> {
     h5!(H5Pset_obj_track_times(to.0, times)).map(drop)
 }
 
-/// Whether an index gives the order in which an object got its attributes. For an object with large attributes the
-/// order is known, but has no index.
+/// Whether the order in which an object got its attributes can be asked for. That of an object with large attributes is
+/// known, but is no index.
+#[cfg(test)]
 pub fn orders_attributes(creation: &Id) -> Result<bool> {
     let mut flags = 0;
     h5!(H5Pget_attr_creation_order(creation.0, &mut flags))?;
@@ -260,7 +261,8 @@ pub fn tracks_attributes(creation: &Id) -> Result<bool> {
     Ok(flags & H5P_CRT_ORDER_TRACKED != 0)
 }
 
-/// Whether a group tracks the order in which it got its links.
+/// Whether a group keeps the order in which it got its links.
+#[cfg(test)]
 pub fn orders_links(creation: &Id) -> Result<bool> {
     creation_order(creation).map(|flags| flags != 0)
 }

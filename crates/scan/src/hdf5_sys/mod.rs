@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t, H5free_memory};
+use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t};
 use hdf5_metno_sys::h5a::*;
 use hdf5_metno_sys::h5d::*;
 use hdf5_metno_sys::h5e::{H5E_DEFAULT, H5Eget_num};
@@ -26,7 +26,7 @@ use hdf5_metno_sys::h5t::*;
 use hdf5_metno_sys::h5z::H5Zfilter_avail;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::Image;
+use h5logfs_hdf5_format::Image;
 
 pub use hdf5_metno_sys::h5s::H5S_UNLIMITED as UNLIMITED;
 
@@ -99,6 +99,7 @@ mod driver;
 mod format;
 mod group;
 mod object;
+#[cfg(test)]
 mod plain_type;
 mod values;
 
@@ -111,6 +112,7 @@ pub use driver::take_refusal;
 pub use format::{Format, set_format};
 pub use group::*;
 pub use object::*;
+#[cfg(test)]
 pub use plain_type::*;
 pub use values::*;
 

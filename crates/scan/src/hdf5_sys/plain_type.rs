@@ -2,6 +2,8 @@
 
 use h5logfs_log::journal::datatype::{Datatype, Member};
 
+use hdf5_metno_sys::h5::H5free_memory;
+
 use super::*;
 use h5logfs_common::fault::Fault;
 
@@ -25,12 +27,7 @@ pub fn plain_type(datatype: &Id) -> Result<Datatype> {
     }
 }
 
-/// Whether two types are equal.
-pub fn equal_types(one: &Id, other: &Id) -> Result<bool> {
-    h5!(H5Tequal(one.0, other.0)).map(|equal| equal > 0)
-}
-
-/// A datatype as plain data, and the type that libhdf5 makes from it.
+/// A datatype as plain data, and the type that libhdf5 makes of these.
 struct Plain {
     data: Datatype,
     made: Id,

@@ -58,6 +58,7 @@ impl Values {
     }
 
     /// The texts of variable-length strings.
+    #[cfg(test)]
     pub fn texts(&self) -> Result<Vec<String>> {
         if self.shape != Shape::VariableString {
             return Err("not texts of variable length".into());

@@ -51,8 +51,8 @@ pub unsafe extern "C" fn h5logfs_create_f(
 }
 
 /// Opens a log again, to append to it: a closed one, or one whose job ended before the close. This
-/// library must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is unclosed;
-/// its content is safe whatever happens, and the close makes one log of all. The number of ranks may
+/// library has made it, or an HDF5 program through the VOL connector. `h5logfs_open_dataset` finds its
+/// datasets. From now on the log is unclosed; its content is safe whatever happens, and the close makes one log of all. The number of ranks may
 /// differ from before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed`,
 /// `keep_unclosed` and `subfiles` are for new files, and refused. All ranks pass the same path and
 /// options. Collective over `comm`.

@@ -16,8 +16,8 @@ use crate::selection::{Axis, Selection, bytes_of};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::{Mapping, Picked, Steps, Value};
 use h5logfs_log::boxes::Bounds;
-use h5logfs_objects::{Mapping, Picked, Steps, Value};
 use sources::{Names, Sources};
 use walk::{Indices, Walk, walk};
 

@@ -9,7 +9,7 @@ use super::super::{Dataset, Log, Object};
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::lru::Lru;
-use h5logfs_objects::Mapping;
+use h5logfs_hdf5_format::Mapping;
 
 /// Largest number of open files, and of open datasets in them.
 const MOST_FILES: u64 = 16;
@@ -191,7 +191,7 @@ fn places(own: &Path, name: &OsStr, prefixes: &OsStr) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_objects::Picked;
+    use h5logfs_hdf5_format::Picked;
 
     fn names(file: &str, dataset: &str) -> std::result::Result<Names, Fault> {
         Names::of(&Mapping {

@@ -2,8 +2,8 @@
 //! dataset.
 
 use h5logfs_common::fault::Fault;
+use h5logfs_hdf5_format::{Picked, Steps, UNLIMITED};
 use h5logfs_log::boxes::Bounds;
-use h5logfs_objects::{Picked, Steps, UNLIMITED};
 
 type Result<T> = std::result::Result<T, Fault>;
 

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 
 use super::{Attribute, Dimension, Header, Type, Variable};
-use crate::image::MAX_RANK;
 use crate::numbers::NumberType;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
+use h5logfs_hdf5_format::MAX_RANK;
 
 /// The longest header that is accepted. It is held in memory, and libhdf5 makes objects of it. A variable with some
 /// attributes takes some hundred bytes.

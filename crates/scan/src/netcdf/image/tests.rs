@@ -7,8 +7,8 @@ use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
 use super::*;
+use h5logfs_hdf5_format::Image;
 use h5logfs_log::Tables;
-use h5logfs_log::image::Image;
 use h5logfs_log::netcdf::header::Attribute;
 use h5logfs_log::scan::Chunking;
 use h5logfs_log::source_dir::SourceDir;
