@@ -7,6 +7,7 @@ use crate::common::hosts::Hdf5;
 use crate::common::mpirun::{Job, Mpi};
 
 const UNLOGGED: &str = "log.h5: dataset /texts: several ranks cannot write its elements";
+const NOT_ATOMIC: &str = "log.h5: a log has no atomic mode";
 const FULL: &str = "log.h5: flush failed on rank LAST: ";
 const DEGREE: &str = "again.h5: open failed on rank LAST: ";
 const OTHERWISE: &str = "again.h5: some ranks find a log there";
@@ -15,7 +16,7 @@ const OTHERWISE: &str = "again.h5: some ranks find a log there";
 const TOLD: &[(&str, &str, &str)] = &[
     ("texts of all", UNLOGGED, UNLOGGED),
     ("texts of one", UNLOGGED, "done"),
-    ("atomicity", "a log is not atomic", "a log is not atomic"),
+    ("atomicity", NOT_ATOMIC, NOT_ATOMIC),
     (
         "wrong on one",
         "dataset /plain: 3 elements are selected",

@@ -384,7 +384,7 @@ fn ranks_go_on_from_what_no_flush_covers() {
     };
     let before = names_in(victim.places.logs.path());
     let refused = goes_on(&[("H5LOGFS_PROGRAM", "/nowhere/h5logfs")]);
-    let reason = "what no flush covers is taken in by the program h5logfs, and /nowhere/h5logfs cannot be started";
+    let reason = "unflushed data are taken in by the program h5logfs, and /nowhere/h5logfs cannot be started";
     assert!(refused[0].contains(reason), "{refused:?}");
     assert_eq!(refused, vec![refused[0].clone(); RANKS as usize]);
     assert_eq!(names_in(victim.places.logs.path()), before);

@@ -2,8 +2,6 @@
 //! crate adds chunks and their indexes.
 //!
 //! * [`compact`]: a new file with only the written chunks, compressed.
-//! * [`chunk_index`]: the chunk index of a dataset.
-//! * [`index_reader`]: reads a chunk index.
 //! * [`error`]: the errors.
 //! * [`settle`]: turns a log into an ordinary file in place.
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
+use h5logfs_host::library::text;
 use h5logfs_host::types::{Address, Id, Status};
 
 use crate::declared::{PublicPart, Usage};
@@ -38,17 +39,8 @@ pub type Library = h5logfs_host::Library<Functions>;
 /// The configuration string of the driver in a file access property list.
 pub fn configuration(library: &Library, fapl: Id) -> Vec<u8> {
     library.nested(|f| {
-        // SAFETY: `fapl` is an identifier of this library; a null buffer requests the length.
-        let length = unsafe { (f.H5Pget_driver_config_str)(fapl, std::ptr::null_mut(), 0) };
-        let Some(length) = usize::try_from(length).ok().filter(|length| *length > 0) else {
-            return Vec::new();
-        };
-        let mut text = vec![0_u8; length + 1];
-        // SAFETY: `text` has as many bytes as the call is told.
-        let copied =
-            unsafe { (f.H5Pget_driver_config_str)(fapl, text.as_mut_ptr().cast(), text.len()) };
-        text.truncate(usize::try_from(copied).unwrap_or(0).min(length));
-        text
+        // SAFETY: `fapl` is an identifier of this library, and the buffer has as many bytes as the call is told.
+        text(|buffer, len| unsafe { (f.H5Pget_driver_config_str)(fapl, buffer, len) })
     })
 }
 

@@ -1,8 +1,8 @@
 //! Opening of paths, and which files may be replaced or deleted.
 
-use std::ffi::{CStr, OsStr, OsString, c_int, c_uint, c_void};
+use std::ffi::{CStr, OsStr, c_int, c_uint, c_void};
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 
@@ -183,10 +183,17 @@ pub fn delete_log(path: &Path, options: &Options) -> Result<bool, Fault> {
 
 /// The options in a file access property list.
 pub fn options_of(library: &Library, fapl: Id) -> Result<Options, Fault> {
-    let options = OsString::from_vec(library::configuration(library, fapl));
-    let options = Options::parse(&options)
-        .map_err(|e| format!("the configuration of the h5logfs driver: {e}"))?;
-    Ok(options)
+    parse_options(&library::configuration(library, fapl))
+}
+
+/// Parses the configuration string of the driver.
+///
+/// # Errors
+///
+/// Fails if an option is unknown, or has an invalid value.
+pub fn parse_options(configuration: &[u8]) -> Result<Options, Fault> {
+    let options = Options::parse(OsStr::from_bytes(configuration));
+    Ok(options.map_err(|e| format!("the configuration of the h5logfs driver: {e}"))?)
 }
 
 /// Fails if a log needs the file at `path`, or if the file is a log with companion files.

@@ -20,11 +20,11 @@ const SHORT: &str = "an attribute that ends early";
 pub struct Attribute {
     /// The name.
     pub name: Vec<u8>,
-    /// The type of the elements. Attributes that are listed together share a committed type.
+    /// The type of the elements. Attributes of one listing share their committed types.
     pub datatype: Arc<Datatype>,
     /// The extent of the attribute.
     pub space: Dataspace,
-    /// The elements in the form of the file: see [`Objects::values`].
+    /// The elements as they lie in the file: see [`Objects::values`].
     pub bytes: Vec<u8>,
 }
 
@@ -49,13 +49,12 @@ struct Record<'a> {
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// The attributes of the object at `object`. They are in creation order if the object tracks it, and else sorted by
-    /// name.
+    /// The attributes of the object at `object`, in creation order if the object tracks it, and else sorted by name.
     pub fn attributes(&self, object: u64) -> Result<Vec<Attribute>> {
         self.all_attributes(object).map_err(at(object))
     }
 
-    /// The attribute called `name`. If many attributes lie outside the header, only a few blocks are read.
+    /// The attribute called `name`. Reads only a few blocks if many attributes lie outside the header.
     pub fn attribute(&self, object: u64, name: impl AsRef<[u8]>) -> Result<Option<Attribute>> {
         self.attribute_of(object, name.as_ref()).map_err(at(object))
     }
@@ -105,7 +104,7 @@ impl<B: HeaderBytes> Objects<B> {
     }
 }
 
-/// The messages of the attributes that lie outside the header of an object, with their places in the order of creation.
+/// The messages of the attributes outside the header of an object, with their numbers in creation order.
 pub fn outside_header<B: HeaderBytes>(bytes: &B, object: u64) -> Result<Vec<(u32, Vec<u8>)>> {
     let header = Header::read(bytes, object, &[kind::ATTRIBUTE_INFO])?;
     let mut found = Vec::new();
@@ -121,7 +120,7 @@ pub fn outside_header<B: HeaderBytes>(bytes: &B, object: u64) -> Result<Vec<(u32
 }
 
 impl<'a, B: HeaderBytes> Outside<'a, B> {
-    /// Opens the dense attributes of an object; `None` if all attributes are messages.
+    /// Opens the dense attributes of an object. `None` if all attributes are messages.
     fn of(bytes: &'a B, header: &Header) -> Result<Option<Self>> {
         let Some(info) = header.first(kind::ATTRIBUTE_INFO) else {
             return Ok(None);
@@ -136,8 +135,8 @@ impl<'a, B: HeaderBytes> Outside<'a, B> {
         }))
     }
 
-    /// Calls `see` with attributes and their creation order: with all of them, or with those whose names have the hash
-    /// of `name`.
+    /// Calls `see` with attributes and their creation order. Visits all attributes, or the ones whose names have the hash of
+    /// `name`.
     fn each(
         &mut self,
         reader: &mut Reader<'_, B>,
@@ -149,7 +148,8 @@ impl<'a, B: HeaderBytes> Outside<'a, B> {
         })
     }
 
-    /// Calls `see` with the creation order and the message of each attribute, or of those with this name.
+    /// Calls `see` with the creation order and the message of each attribute, or of the attributes whose names have the hash of
+    /// `name`.
     fn each_message(
         &mut self,
         name: Option<&[u8]>,
@@ -190,18 +190,18 @@ pub struct AttributeParts<'a> {
     pub name: &'a [u8],
     /// The datatype message.
     pub datatype: &'a [u8],
-    /// Whether the datatype message names the place of a shared one.
+    /// Whether the datatype message is shared: it contains the place of the real message.
     pub has_shared_datatype: bool,
     /// The dataspace message.
     pub space: &'a [u8],
-    /// Whether the dataspace message names the place of a shared one.
+    /// Whether the dataspace message is shared: it contains the place of the real message.
     pub has_shared_space: bool,
-    /// The elements, and possibly padding.
+    /// The elements, possibly followed by padding.
     pub rest: &'a [u8],
 }
 
 impl<'a> AttributeParts<'a> {
-    /// Takes a message of versions 1 to 3 apart. Fails where it ends early.
+    /// Splits an attribute message of versions 1 to 3 into its parts. Fails if the message ends early.
     pub fn of_message(message: &'a [u8]) -> Result<Self> {
         match message {
             [1..=3, ..] => Ok(AttributeParts::read(message).ok_or(SHORT)?),
@@ -221,7 +221,7 @@ impl<'a> AttributeParts<'a> {
         };
         let sizes = [fields.u16()?, fields.u16()?, fields.u16()?].map(usize::from);
         if version == 3 {
-            // The character set of the name is skipped.
+            // The character set of the name.
             fields.skip(1)?;
         }
         let pad = if version == 1 { 8 } else { 1 };

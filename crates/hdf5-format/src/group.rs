@@ -10,13 +10,13 @@ use crate::messages::Header;
 use crate::name_index::{Dense, NameIndex};
 use crate::object_header::kind;
 use crate::symbol_table::SymbolTable;
-use crate::{HeaderBytes, Objects, Result, at};
+use crate::{Fields, HeaderBytes, Objects, Result, at};
 
-/// The most soft links on one path. This is libhdf5's default.
+/// The most soft links on one path: the default of libhdf5.
 const MOST_SOFT_LINKS: usize = 16;
 /// The most names on one path, including those of its soft links.
 const MOST_NAMES: usize = 4096;
-/// The bytes of an index record: a hash, and a heap ID.
+/// The position of the heap ID in an index record, after a hash of four bytes.
 const HEAP_ID_AT: usize = 4;
 
 /// The message types that describe the links of a group.
@@ -33,8 +33,8 @@ enum Links<'a, B: ?Sized> {
 }
 
 impl<B: HeaderBytes> Objects<B> {
-    /// The links of the group at an address, sorted by name. If the group tracks creation order, each link has its
-    /// [`Link::order`].
+    /// The links of the group at an address, sorted by name. Each link has its [`Link::order`] if the group tracks creation
+    /// order.
     pub fn links(&self, group: u64) -> Result<Vec<Link>> {
         let read = || {
             let mut links = match Links::read(&self.bytes, group)?.ok_or(NO_GROUP)? {
@@ -48,7 +48,7 @@ impl<B: HeaderBytes> Objects<B> {
         read().map_err(at(group))
     }
 
-    /// The link called `name` in the group at an address. Only a few blocks of a large group are read.
+    /// The link called `name` in the group at an address. Reads only a few blocks of a large group.
     pub fn link(&self, group: u64, name: impl AsRef<[u8]>) -> Result<Option<Link>> {
         let read = || {
             let links = Links::read(&self.bytes, group)?.ok_or(NO_GROUP)?;
@@ -57,9 +57,9 @@ impl<B: HeaderBytes> Objects<B> {
         read().map_err(at(group))
     }
 
-    /// The address of the object at a path from the root group. Soft links are followed. `None`: a link is missing, or
-    /// a soft link leads nowhere. Fails if the path leads through more than 16 soft links or 4096 names, to another
-    /// file, or through a user-defined link.
+    /// The address of the object at a path from the root group. Follows soft links. `None` if a link is missing, or a soft link
+    /// leads nowhere. Fails if the path leads through more than 16 soft links or 4096 names, to another file, or through a
+    /// user-defined link.
     pub fn find(&self, path: impl AsRef<[u8]>) -> Result<Option<u64>> {
         let path = path.as_ref();
         self.follow(path)
@@ -68,7 +68,7 @@ impl<B: HeaderBytes> Objects<B> {
 
     fn follow(&self, path: &[u8]) -> Result<Option<u64>> {
         let mut group = self.root();
-        // The last name is the next one to follow.
+        // The last name in the list is the next one to follow.
         let mut names = parts(path);
         let (mut followed, mut seen) = (0, 0);
         while let Some(name) = names.pop() {
@@ -117,7 +117,7 @@ fn parts(path: &[u8]) -> Vec<Vec<u8>> {
 }
 
 impl<'a, B: HeaderBytes> Links<'a, B> {
-    /// Finds the links of a group; `None` if the object is no group.
+    /// Finds the links of a group. `None` if the object is not a group.
     fn read(bytes: &'a B, address: u64) -> Result<Option<Self>> {
         let header = Header::read(bytes, address, &KINDS)?;
         if let Some(message) = header.first(kind::SYMBOL_TABLE) {
@@ -164,7 +164,7 @@ fn all_dense<B: HeaderBytes>(
     Ok(links)
 }
 
-/// Shows the messages of the links in a heap.
+/// Calls `see` with the message of each link in a heap.
 fn each_dense<B: HeaderBytes>(
     bytes: &B,
     heap: &mut FractalHeap<'_, B>,
@@ -180,7 +180,7 @@ fn each_dense<B: HeaderBytes>(
     })
 }
 
-/// The messages of the links of a group that lie in a heap.
+/// The messages of a group's links in a heap; none if the group has no such heap.
 pub fn dense_links<B: HeaderBytes>(bytes: &B, group: u64) -> Result<Vec<Vec<u8>>> {
     let mut messages = Vec::new();
     if let Some(Links::Dense { mut heap, index }) = Links::read(bytes, group)? {
@@ -192,10 +192,10 @@ pub fn dense_links<B: HeaderBytes>(bytes: &B, group: u64) -> Result<Vec<Vec<u8>>
     Ok(messages)
 }
 
-/// The place of the next link in the order of creation, in a link info message (IV.A.2.c). `None` where the group keeps none.
+/// The next number in creation order, from a link info message (IV.A.2.c). `None` if the group does not track creation order.
 pub fn order_of_links(message: &[u8]) -> Option<u64> {
     const TRACKS_ORDER: u8 = 1;
-    let mut fields = crate::Fields(message);
+    let mut fields = Fields(message);
     fields.expect(&[0])?;
     (fields.u8()? & TRACKS_ORDER != 0).then(|| fields.u64())?
 }

@@ -1,4 +1,4 @@
-//! Messages of groups whose links are messages of their headers: link info (IV.A.2.c), group info (IV.A.2.k), links (IV.A.2.g).
+//! The messages of groups that keep links in their headers: link info (IV.A.2.c), group info (IV.A.2.k), links (IV.A.2.g).
 
 use crate::{Fields, Result};
 
@@ -14,14 +14,14 @@ const HARD: u8 = 0;
 const SOFT: u8 = 1;
 const EXTERNAL: u8 = 64;
 
-/// The link info message: no order of links is kept, and no heap has any.
+/// The link info message of a group without creation order and without a heap of links.
 pub const IN_MESSAGES: [u8; 18] = {
     let mut message = [0xff; 18];
     (message[0], message[1]) = (0, 0);
     message
 };
 
-/// The group info message: nothing but usual values.
+/// The group info message with default values only.
 pub const GROUP_INFO: [u8; 2] = [0; 2];
 
 /// A link of a group.
@@ -42,7 +42,7 @@ pub struct Link {
 pub enum LinkTarget {
     /// The object at this address.
     Hard(u64),
-    /// A path: from the root group if it begins with a slash, else from the group of the link.
+    /// A path. It starts at the root group if it begins with a slash, and else at the group of the link.
     Soft(Vec<u8>),
     /// An object of another file.
     External {
@@ -51,7 +51,7 @@ pub enum LinkTarget {
         /// The path of the object in it.
         path: Vec<u8>,
     },
-    /// A user-defined link: the number of its class.
+    /// A user-defined link, with the number of its class.
     Other(u8),
 }
 
@@ -104,21 +104,21 @@ fn target(class: u8, fields: &mut Fields<'_>) -> Option<LinkTarget> {
     })
 }
 
-/// A link info message for a group whose links are messages, with the flags of its present one. `next`: the next place in
-/// the order of creation, if the group keeps that order.
+/// A link info message for a group that keeps links in messages, with the flags of its current message. `next` is the next number
+/// in creation order, if the group tracks it.
 pub fn info_of_messages(message: &[u8], next: Option<u64>) -> Option<Vec<u8>> {
     const IS_INDEXED: u8 = 2;
     let flags = *message.get(1)?;
     let mut new = vec![0, flags];
     new.extend(next.iter().flat_map(|next| next.to_le_bytes()));
-    // Neither a heap nor indexes.
+    // The addresses of the heap and of the indexes, all undefined.
     let places = if flags & IS_INDEXED == 0 { 2 } else { 3 };
     new.resize(new.len() + 8 * places, 0xff);
     Some(new)
 }
 
-/// The message of a hard link. `order`: its place in the order of creation, if the group keeps that order. Its last eight
-/// bytes are the address.
+/// The message of a hard link. `order` is its number in creation order, if the group tracks it. The last eight bytes are the
+/// address.
 pub fn hard(name: &[u8], utf8: bool, order: Option<u64>, address: u64) -> Option<Vec<u8>> {
     let mut message = named(name, utf8, None, order)?;
     message.extend(address.to_le_bytes());
@@ -133,7 +133,7 @@ pub fn soft(name: &[u8], utf8: bool, order: Option<u64>, path: &[u8]) -> Option<
     Some(message)
 }
 
-/// A message up to the name. The length of the name has one byte, or two.
+/// A message up to the name. The length of the name takes one byte or two.
 fn named(name: &[u8], utf8: bool, class: Option<u8>, order: Option<u64>) -> Option<Vec<u8>> {
     let len = u16::try_from(name.len()).ok()?;
     let len_bytes = if len > 0xff { 2 } else { 1 };

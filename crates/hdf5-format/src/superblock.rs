@@ -3,7 +3,7 @@
 use crate::symbol_table::{Sizes, Table, cached};
 use crate::{Fields, HeaderBytes, Result, UNDEFINED, read_checked, read_vec};
 
-/// Bytes of a superblock of version 0 with addresses of eight bytes.
+/// The size in bytes of a superblock of version 0 with addresses of eight bytes.
 pub const SUPERBLOCK: usize = 96;
 
 /// The first bytes of every superblock.
@@ -12,14 +12,15 @@ pub const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 /// The address of the root group's symbol table entry in a superblock of version 0.
 pub(crate) const ROOT_ENTRY: u64 = 56;
 
-/// Half as many links as a leaf of a symbol table has, and children as a node of its B-tree: the defaults of libhdf5.
+/// Half the number of links in a leaf of a symbol table, and half the number of children of a B-tree node: the defaults of
+/// libhdf5.
 pub(crate) const LEAF_K: u16 = 4;
 pub(crate) const NODE_K: u16 = 16;
-/// Sizes of the symbol tables of a new file.
+/// The sizes of the symbol tables of a new file.
 pub const SIZES: Sizes = Sizes::of(LEAF_K, NODE_K);
 
-/// Looks for an HDF5 signature at byte 0, 512, 1024, 2048, … of `len` bytes. `read` fills a buffer from an offset on. Reads
-/// eight bytes of each place.
+/// Looks for an HDF5 signature at bytes 0, 512, 1024, 2048, … of a file of `len` bytes. `read` fills a buffer from an offset.
+/// Each place costs a read of eight bytes.
 pub fn find_signature<E>(
     len: u64,
     read: impl Fn(u64, &mut [u8]) -> std::result::Result<(), E>,
@@ -39,29 +40,29 @@ pub fn find_signature<E>(
 /// A superblock. Addresses count from its first byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// All of its bytes.
+    /// All bytes of the superblock.
     pub bytes: Vec<u8>,
     /// The version: 0 to 3.
     pub version: u8,
-    /// Bytes in front of the superblock.
+    /// The number of bytes before the superblock.
     pub base: u64,
-    /// Length of the file from the first byte of the superblock.
+    /// The length of the file, counted from the first byte of the superblock.
     pub end: u64,
     /// Address of the root group's object header.
     pub root: u64,
     /// Address of the driver information block in versions 0 and 1, and of the superblock extension in versions 2 and 3.
     pub info: Option<u64>,
-    /// The symbol table of the root group, where a superblock of version 0 or 1 keeps its place.
+    /// The symbol table of the root group, if the superblock caches its place. Only versions 0 and 1 can.
     pub table: Option<Table>,
-    /// Sizes of the symbol tables of the file. Versions 2 and 3 do not have them.
+    /// The sizes of the symbol tables of the file. `None` for versions 2 and 3, which do not record them.
     pub sizes: Option<Sizes>,
-    /// Consistency flags: a program writes to the file, or did not close it.
+    /// The consistency flags: a program is writing the file, or has not closed it.
     pub flags: u32,
 }
 
-/// Where the fields of a superblock are.
+/// The offsets of the fields of a superblock.
 pub(crate) struct Places {
-    /// Bytes of the superblock.
+    /// The length of the superblock in bytes.
     pub len: u64,
     /// The sizes of addresses and lengths.
     sizes: usize,
@@ -69,16 +70,16 @@ pub(crate) struct Places {
     pub base: u64,
     /// The end of the file.
     pub end: u64,
-    /// The address of driver information or extension.
+    /// The address of the driver information or of the extension.
     pub info: u64,
     /// The address of the root group's object header.
     root: u64,
-    /// Whether the last four bytes are a checksum over all others.
+    /// Whether the last four bytes are a checksum of all others.
     pub has_checksum: bool,
 }
 
 impl Places {
-    /// The places of the superblock at the begin of `bytes`. Fails where its version is unknown.
+    /// The offsets for the superblock at the start of `bytes`. Fails if its version is unknown.
     pub fn of<B: HeaderBytes + ?Sized>(bytes: &B) -> Result<Self> {
         let mut version = [0];
         bytes.read(SIGNATURE.len() as u64, &mut version)?;
@@ -86,7 +87,7 @@ impl Places {
     }
 
     fn of_version(version: u8) -> Result<Self> {
-        // Version 1 has one more number behind those of version 0, and two reserved bytes.
+        // Version 1 has an additional number and two reserved bytes after the fields of version 0.
         let old = |more: u64| Places {
             len: SUPERBLOCK as u64 + more,
             sizes: 13,
@@ -114,8 +115,8 @@ impl Places {
 }
 
 impl Superblock {
-    /// The superblock at the begin of `bytes`. Fails where there is none that libhdf5 reads, or where addresses and lengths have
-    /// not eight bytes.
+    /// The superblock at the start of `bytes`. Fails if there is no superblock that libhdf5 can read, or if addresses and lengths
+    /// do not have eight bytes.
     pub fn read<B: HeaderBytes + ?Sized>(bytes: &B) -> Result<Self> {
         let front = read_vec(bytes, 0, SIGNATURE.len() as u64 + 1)?;
         let (signature, version) = front.split_at(SIGNATURE.len());
@@ -146,7 +147,7 @@ impl Superblock {
         let flags = if places.has_checksum {
             fields.u8()?.into()
         } else {
-            // The versions of free space, root group entry and shared messages, with a reserved byte.
+            // The versions of free space, root group entry and shared messages, and a reserved byte.
             Fields(bytes.get(9..)?).expect(&[0; 4])?;
             fields.skip(1)?;
             let (leaf, node) = (fields.u16()?, fields.u16()?);
@@ -181,14 +182,14 @@ impl Superblock {
     }
 }
 
-/// A superblock of version 0 of a file that ends at `end`. `root`: the address of the root group's object header. `table`: its
-/// symbol table, where it has one.
+/// A superblock of version 0 for a file that ends at `end`. `root` is the address of the root group's object header, and `table`
+/// is the group's symbol table, if it has one.
 pub fn new_superblock(root: u64, table: Option<Table>, end: u64) -> Vec<u8> {
     let mut bytes = SIGNATURE.to_vec();
     bytes.extend(b"\0\0\0\0\0\x08\x08\0");
     bytes.extend([LEAF_K, NODE_K].map(u16::to_le_bytes).as_flattened());
     bytes.extend([0; 4]);
-    // From byte 0 on; no free space, no driver.
+    // The base address is 0. There is no free space and no driver information.
     let addresses = [0, UNDEFINED, end, UNDEFINED];
     bytes.extend(addresses.map(u64::to_le_bytes).as_flattened());
     // The root group has no name.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
+use std::ptr;
 use std::sync::Mutex;
 
 use h5logfs_common::fault::Fault;
@@ -13,6 +14,19 @@ use crate::caller::{Object, given_up};
 use crate::foreign;
 use crate::functions::Functions;
 use crate::types::{DEFAULT, Id, SUCCESS, Status};
+
+/// A text of libhdf5 without its zero byte. `ask` takes a buffer and its length in bytes, and returns the length of the whole
+/// text; the first call has a null buffer. Empty if there is no text, or if `ask` fails.
+pub fn text(ask: impl Fn(*mut c_char, usize) -> isize) -> Vec<u8> {
+    let length = ask(ptr::null_mut(), 0);
+    let Some(length) = usize::try_from(length).ok().filter(|length| *length > 0) else {
+        return Vec::new();
+    };
+    let mut text = vec![0_u8; length + 1];
+    let copied = ask(text.as_mut_ptr().cast(), text.len());
+    text.truncate(usize::try_from(copied).unwrap_or(0).min(length));
+    text
+}
 
 /// Most errors that an error stack holds.
 const FULL_STACK: isize = 32;

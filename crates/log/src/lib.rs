@@ -1,4 +1,4 @@
-//! The layouts of logs, and their other data on disk: journals, file metadata, filters, snapshots, messages of scans.
+//! The layouts of logs, and their other data on disk: journals, snapshots, messages of scans.
 //!
 //! A [`Snapshot`](snapshot::Snapshot) holds the places of the parts of one log. A [`Layout`] reads its record tables;
 //! code above the layouts works with any layout. The crate needs neither libhdf5 nor FUSE nor MPI. This root only names
@@ -24,11 +24,11 @@
 //! | [`journal`] | the form of a log that is not closed |
 //! | [`snapshot`] | the result of the scan of one log file, as plain data |
 //! | [`scan`] | definitions that client and server of a scan share |
-//! | [`image`], [`btree`], [`filters`] | structures of HDF5 files |
+//! | [`hdf5_bytes`] | a source file as the bytes of an HDF5 file, which `h5logfs-hdf5-format` reads |
 //! | [`boxes`] | many hyperslabs in little memory |
 //!
 //! A module uses only modules after it in this order: `scan`, `snapshot`, `recognition`, `part_names`, `tables`,
-//! `journal`, `filters`, then the layouts and all others. `layout` is below the layouts.
+//! `journal`, then the layouts and all others. `layout` is below the layouts.
 
 #![deny(missing_docs)]
 

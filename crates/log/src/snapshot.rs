@@ -26,7 +26,7 @@ use h5logfs_common::task::Task;
 use h5logfs_hdf5_format::MAX_RANK;
 use h5logfs_hdf5_format::filters::Filter;
 
-/// One state of one log file. The default has no source; layouts fill in the fields that differ from it.
+/// One state of one log file. The default value has no source; layouts set the fields that differ from it.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Bytes of the user block of the canonical file. The view reads them from the log file.
@@ -35,42 +35,42 @@ pub struct Snapshot {
     /// [`Snapshot::image_at`] says otherwise.
     #[serde(with = "serde_bytes")]
     pub image: Vec<u8>,
-    /// The address of the image without its first [`SUPERBLOCK`](crate::image::SUPERBLOCK) bytes; `None` where the
-    /// image is contiguous. An image with an address is added to the log file itself
-    /// ([`Added::from_bytes`](crate::image::Added::from_bytes)), and the file grows by it while a view reads it.
+    /// The address of the image without its first [`SUPERBLOCK`](h5logfs_hdf5_format::SUPERBLOCK) bytes; `None` if the image is
+    /// contiguous. An image with an address is added to the log file itself
+    /// ([`Added::from_bytes`](h5logfs_hdf5_format::Added::from_bytes)), and the file grows by it while a view reads it.
     pub image_at: Option<u64>,
     /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
     pub sources: Vec<Source>,
-    /// The journal of a log that was not closed, or the file with this role in another layout. If it changes, the log
-    /// has changed.
+    /// The journal of an unclosed log, or the file that plays its role in another layout. A change of this file means that the
+    /// log has changed.
     pub journal: Option<Source>,
-    /// The number of complete flushes of a log that was not closed.
+    /// The number of complete flushes of an unclosed log.
     pub flushes: u64,
-    /// The number of the last flush that the program asked for, 0 without one. Later flushes are automatic.
+    /// The number of the last flush that the program asked for; 0 if there is none. Later flushes are automatic.
     pub asked: u64,
-    /// The number of the newest complete flush, which may be later than the shown one. For a closed log it is the last
-    /// flush, or 0 where the close has not recorded it.
+    /// The number of the newest complete flush, which may be later than the shown one. For a closed log it is the number of the
+    /// last flush, or 0 if the close has not recorded it.
     pub newest: u64,
-    /// When the shown flush was written, in milliseconds since 1970; `None` where its journal does not say.
+    /// The time when the shown flush was written, in milliseconds since 1970; `None` if the journal does not record it.
     pub flushed_at: Option<i64>,
-    /// The journal lists more than the files hold. A file system may show data of another node late.
+    /// Whether the journal lists more data than the files hold. A file system may show the data of another node late.
     pub is_late: bool,
-    /// The parts of the log that were compared, for a log whose extents have checksums of their data.
+    /// The verified parts of a log whose extents have checksums of their data.
     pub sealed: Option<Sealed>,
     /// Datasets whose bytes are not in the image, in the order in which the scan met them.
     pub datasets: Vec<Dataset>,
     /// The places of the record tables and the data of the log.
     pub log: Tables,
-    /// Addresses of objects in the log file and in the image, sorted by the former. The view translates
-    /// object references in logged data with them.
+    /// Pairs of addresses of one object: in the log file, and in the image. They are sorted by the address in the log file. The
+    /// view uses them to translate object references in logged data.
     pub addresses: Vec<(u64, u64)>,
-    /// Problems that the scan found: missing parts of the log, and parts that the view cannot show as they were. None
-    /// has [`Severity::Unreadable`], which is found as elements are read.
+    /// Problems that the scan found: missing parts of the log, and parts that the view cannot show as they were. None has
+    /// [`Severity::Unreadable`], because unreadable elements are found only when they are read.
     pub diagnostics: Vec<Diagnostic>,
-    /// Some elements cannot be read. The scan sets this only where it finds out at little cost:
+    /// Whether some elements are known to be unreadable. The scan sets this only if it can tell at little cost:
     /// [`damage::is_known`](crate::scan::damage::is_known).
     pub has_unreadable: bool,
-    /// The record tables are large, so an index of them takes a while:
+    /// Whether the record tables are large, so that indexing them takes a while:
     /// [`Chooser::has_large_tables`](crate::scan::shape::Chooser::has_large_tables).
     pub has_large_tables: bool,
 }
@@ -82,7 +82,7 @@ pub struct Source {
     pub place: SourcePath,
     /// The state of the file.
     pub identity: Identity,
-    /// A job may still append to the file. Its first `identity.size` bytes stay as they are.
+    /// Whether a job may still append to the file. The first `identity.size` bytes do not change.
     pub grows: bool,
     /// The bytes of the file that belong to the log.
     pub arrangement: Arrangement,
@@ -119,29 +119,29 @@ impl Source {
 pub struct Dataset {
     /// A path of the dataset in the view.
     pub name: String,
-    /// Address of its object header in the image.
+    /// The address of its object header in the image.
     pub header: u64,
-    /// The datatype, in a form for people.
+    /// The datatype in a form for people.
     pub datatype: String,
-    /// Size of one element in the file, in bytes.
+    /// The size of one element in the file, in bytes.
     pub element_size: u64,
-    /// Current extent; empty for a scalar.
+    /// The current extent; empty for a scalar.
     pub dims: Vec<u64>,
-    /// Maximum extent; `None` is unlimited.
+    /// The maximum extent; `None` for an unlimited dimension.
     pub max_dims: Vec<Option<u64>>,
-    /// Storage layout in the canonical file.
+    /// The storage layout in the canonical file.
     pub storage: Storage,
-    /// One element of fill value in the file's datatype; empty stands for zeros.
+    /// The fill value, one element in the file's datatype; empty for zeros.
     pub fill: Vec<u8>,
-    /// Filter pipeline of its chunks.
+    /// The filter pipeline of its chunks.
     pub filters: Vec<Filter>,
-    /// Byte offsets in an element of its object references, 8 bytes each.
+    /// The byte offsets of the object references in an element, 8 bytes each.
     pub references: Vec<u64>,
-    /// Source of the elements.
+    /// The source of the elements.
     pub content: Content,
 }
 
-/// Storage layout of a dataset in the canonical file.
+/// The storage layout of a dataset in the canonical file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
     /// Contiguous storage.
@@ -152,39 +152,39 @@ pub enum Storage {
 
 /// The largest number of filters of an HDF5 dataset: a chunk's filter mask has 32 bits.
 const MOST_FILTERS: usize = 32;
-/// Bytes of one object reference.
+/// The size of one object reference, in bytes.
 const REFERENCE: u64 = 8;
 
-/// Source of the elements of a dataset.
+/// The source of the elements of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// The records of the log.
     Logged {
-        /// The layout's number of the dataset.
+        /// The ID of the dataset in its layout.
         id: i64,
-        /// The log records the dataset's filters, and entries may be filtered.
+        /// Whether the log records the dataset's filters, so that entries may be filtered.
         filtered: bool,
     },
-    /// Bytes of a source file as they are: a contiguous dataset that was never logged.
+    /// Bytes of a source file as they are, for a contiguous dataset that was never logged.
     Extent {
-        /// Number of the source file.
+        /// The number of the source file.
         source: u16,
-        /// Offset in the source.
+        /// The offset in the source file.
         offset: u64,
-        /// Bytes of all elements.
+        /// The size of all elements, in bytes.
         len: u64,
     },
-    /// Elements that cannot be read, for this reason.
+    /// Elements that cannot be read. The text is the reason.
     Unreadable(String),
 }
 
 impl Dataset {
-    /// Number of elements; `None` where it overflows.
+    /// The number of elements; `None` if it overflows.
     pub fn elements(&self) -> Option<u64> {
         self.dims.iter().try_fold(1u64, |n, d| n.checked_mul(*d))
     }
 
-    /// The dataset as its log layout knows it; `None` where it is not logged.
+    /// The dataset in the form of its log layout; `None` if it is not logged.
     pub fn logged(&self) -> Option<Logged<'_>> {
         match self.content {
             Content::Logged { id, filtered } => Some(Logged {
@@ -197,7 +197,7 @@ impl Dataset {
         }
     }
 
-    /// Fails with the reason where the fields contradict each other, in a log of `sources` source files.
+    /// Fails with the reason if the fields contradict each other, in a log of `sources` source files.
     fn check(&self, sources: usize) -> Result<(), Fault> {
         let rank = self.dims.len();
         if rank > MAX_RANK || self.max_dims.len() != rank {
@@ -271,14 +271,13 @@ impl Dataset {
     }
 }
 
-/// Largest number of bytes of a snapshot after its image.
+/// The largest size of an encoded snapshot after its image, in bytes.
 const LONGEST_LISTS: usize = 32 << 20;
-/// Largest ratio of the decoded size of the lists after the image to their encoded size. An empty text takes one
-/// encoded byte. The image itself has the same size in both forms.
+/// The largest ratio of the decoded size to the encoded size of the lists after the image. The worst case is an empty text, which
+/// takes one encoded byte. The image has the same size in both forms.
 const LISTS_IN_MEMORY: u64 = 24;
 
-/// Upper bound of the memory of a decoded snapshot, in bytes. Fails where more bytes follow its image than
-/// [`LONGEST_LISTS`].
+/// An upper bound of the memory of a decoded snapshot, in bytes. Fails if more than [`LONGEST_LISTS`] bytes follow its image.
 fn decoded_at_most(bytes: &[u8]) -> Result<u64, Fault> {
     let parts = postcard::take_from_bytes::<(u64, &Bytes)>(bytes);
     let (_user_block_and_image, lists) = parts.map_err(|e| e.to_string())?;
@@ -293,7 +292,7 @@ fn decoded_at_most(bytes: &[u8]) -> Result<u64, Fault> {
     .into())
 }
 
-/// A buffer that appends to the bytes it has.
+/// A buffer that appends to its present bytes.
 struct Appended(Vec<u8>);
 
 impl Flavor for Appended {
@@ -315,8 +314,8 @@ impl Flavor for Appended {
 }
 
 impl Snapshot {
-    /// The known facts about the flushes of a log that is not closed, and whose journal has this first line. `None` for
-    /// other logs.
+    /// The facts about the flushes of an unclosed log that this snapshot shows. `header` is the first line of its journal. `None`
+    /// for logs of other layouts.
     pub fn flushed(&self, files: &LogFiles<'_>, header: &Header) -> Result<Option<Flushed>, Error> {
         let Tables::LogVol(tables) = &self.log else {
             return Ok(None);
@@ -332,14 +331,13 @@ impl Snapshot {
         }))
     }
 
-    /// Whether the log lies in files beside the file of its datasets. Such files are removed once their data are in
+    /// Whether the log lies in files beside the file of its datasets. Such files are removed after their data have moved into
     /// that file.
     pub fn lies_beside(&self) -> bool {
         matches!(self.log, Tables::Netcdf(_))
     }
 
-    /// Whether the log was closed, as far as its files tell. A log in files beside its datasets counts as open while
-    /// these files exist.
+    /// Whether the log is closed, as its files show. A log in files beside its datasets counts as open while these files exist.
     pub fn is_closed(&self) -> bool {
         match &self.log {
             Tables::Netcdf(tables) => tables.logs.is_empty(),
@@ -347,14 +345,13 @@ impl Snapshot {
         }
     }
 
-    /// Whether the log has a journal of this project when it is not closed. Such a journal describes its job.
+    /// Whether an unclosed log of this layout has a journal of this project. Such a journal describes its job.
     pub fn tells_job(&self) -> bool {
         matches!(self.log, Tables::LogVol(_))
     }
 
-    /// Fails with the reason where the fields contradict each other, as far as that shows without a look at the log. A
-    /// snapshot comes from another process, or from a file that may be damaged. The image and the addresses of chunks
-    /// are checked when they are used.
+    /// Fails with the reason if the fields contradict each other, without a look at the log. A snapshot comes from another
+    /// process, or from a file that may be damaged. The image and the addresses of chunks are checked when they are used.
     pub fn check(&self) -> Result<(), Fault> {
         let sources = self.sources.len();
         let first = self.sources.first().map_or(0, |s| s.identity.size);
@@ -397,8 +394,8 @@ impl Snapshot {
         Err("addresses of objects out of order".into())
     }
 
-    /// Replaces the device numbers in the snapshot with those on this node. A snapshot of another node has the numbers
-    /// of that node.
+    /// Replaces the device numbers in the snapshot by the numbers on this node. A snapshot from another node has that node's
+    /// numbers.
     pub fn take_devices(&mut self, dir: &SourceDir) -> Result<(), Error> {
         for source in self.sources.iter_mut().chain(&mut self.journal) {
             let place = &source.place;
@@ -409,19 +406,19 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Whether data of the log are known to be missing. The view then shows the rest.
+    /// Whether data of the log are known to be missing. If so, the view shows the rest.
     pub fn has_losses(&self) -> bool {
         self.diagnostics
             .iter()
             .any(|d| d.severity == Severity::Lost)
     }
 
-    /// Encodes the snapshot for another process, or for a file. Fails where [`Snapshot::from_bytes`] would.
+    /// Encodes the snapshot for another process, or for a file. Fails if [`Snapshot::from_bytes`] would refuse it.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Fault> {
         self.append_to(Vec::new())
     }
 
-    /// Appends the encoded snapshot to `bytes`. Fails where [`Snapshot::to_bytes`] does.
+    /// Appends the encoded snapshot to `bytes`. Fails like [`Snapshot::to_bytes`].
     pub fn append_to(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
         let start = bytes.len();
         // The estimate may be too large. Unused capacity is never written, so it costs less than moving a growing
@@ -433,8 +430,7 @@ impl Snapshot {
         Ok(bytes)
     }
 
-    /// Decodes a snapshot. The caller must check it with [`Snapshot::check`]. Fails also where there is no memory for
-    /// it.
+    /// Decodes a snapshot. The caller must check it with [`Snapshot::check`]. Also fails if there is not enough memory.
     pub fn from_bytes(task: &Task, bytes: &[u8]) -> Result<Reserved<Self>, Fault> {
         let mut reservation = task.reserve(decoded_at_most(bytes)?)?;
         match postcard::take_from_bytes::<Snapshot>(bytes) {
@@ -447,7 +443,7 @@ impl Snapshot {
         }
     }
 
-    /// Approximate memory held, in bytes.
+    /// The approximate memory of the snapshot, in bytes.
     pub fn bytes(&self) -> usize {
         let dataset = |d: &Dataset| {
             size_of::<Dataset>()
@@ -478,14 +474,14 @@ impl Snapshot {
     }
 }
 
-/// The objects of a scanned log as a metadata image, for an append. `image` is the canonical image, and has these datasets. Fails where
-/// some elements are neither in the log nor with the objects: they would be lost.
+/// The objects of a scanned log as a metadata image, for an append. `image` is the canonical image with these datasets. Fails if
+/// some elements are neither in the log nor in the image, because an append would lose them.
 pub fn to_append(
     image: Vec<u8>,
     datasets: &[Dataset],
     tables: &Tables,
 ) -> Result<MetadataImage, Fault> {
-    /// More IDs than a program gives to datasets: a file may say anything.
+    /// A limit for IDs from a damaged file. No program uses so many.
     const MOST_IDS: u32 = 1 << 24;
     let mut logged = BTreeMap::new();
     for dataset in datasets {
@@ -502,7 +498,7 @@ pub fn to_append(
         let name = &dataset.name;
         return Err(format!("nothing can be appended: dataset {name}: {reason}").into());
     }
-    // An ID that a deleted dataset had still has its entries.
+    // Deleted datasets keep their IDs, because their entries are still in the log.
     if let Tables::LogVol(tables) = tables {
         for id in 0..tables.ids.min(MOST_IDS) {
             logged.entry(id).or_insert(None);

@@ -1,5 +1,5 @@
-//! The extents of the logged datasets of a log that is not closed, and what they have to be for data that no flush covers: a
-//! program that writes behind the end of a dataset has extended it before, and only a flush tells that.
+//! The extents of the logged datasets of an unclosed log, and the extents that unflushed data need. A program that writes past
+//! the end of a dataset has extended it first, but only a flush records the new extent.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use h5logfs_objects::defined::metadata_image;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// A logged dataset, as far as its extent is concerned.
+/// The extent of a logged dataset, with the facts that its growth depends on.
 pub struct Extended {
     pub id: u32,
     pub name: String,
@@ -27,7 +27,7 @@ pub struct Extended {
 }
 
 impl Extended {
-    /// Makes an extent as large as what ends at `end` needs it, as far as the dataset may grow.
+    /// Enlarges an extent until it contains a block that ends at `end`, within the limits of the dataset.
     fn grow(&self, dims: &mut [u64], end: &[u64]) {
         for ((dim, end), max) in dims.iter_mut().zip(end).zip(&self.max_dims) {
             *dim = (*dim).max(max.map_or(*end, |max| max.min(*end)));
@@ -92,8 +92,8 @@ fn paths(objects: &Objects<&Vec<u8>>) -> Result<HashMap<u64, String>> {
     Ok(paths)
 }
 
-/// Datasets that have to grow for new records, and their extents then. `is_new` tells from the place of its data whether a
-/// record is one.
+/// The datasets that have to grow for new records, with their new extents. `is_new` decides from the source and offset of its
+/// data whether a record is new.
 pub fn larger<'a>(
     tables: &Tables,
     sources: &[SourceFile],

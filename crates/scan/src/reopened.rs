@@ -1,7 +1,7 @@
-//! The objects of a closed log, for the writer, which appends to it: as a metadata image, with all that they are.
+//! The objects of a closed log as a complete metadata image, for a writer that appends to the log.
 //!
-//! A scan shows each logged dataset in chunks, because HDF5 programs read it so. Where the log tells none, the writer goes on
-//! without them: the next reader chooses them for the extent that the dataset has then.
+//! A scan shows each logged dataset in chunks, for HDF5 programs that read the view. If the log records no chunks for a dataset,
+//! the image has none either: the next reader chooses chunks for the extent that the dataset has then.
 
 use std::path::Path;
 
@@ -22,20 +22,20 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_objects::defined::without_chunks;
 
-/// What the writer has to know of a closed log.
+/// A closed log, as the writer needs it.
 #[derive(Debug)]
 pub struct ClosedLog {
     /// The files of the log.
     pub sources: Vec<Source>,
-    /// Where its entries and data lie in them.
+    /// The places of its entries and data in these files.
     pub tables: Tables,
-    /// Its objects.
+    /// The objects of the log.
     pub image: MetadataImage,
 }
 
 impl ClosedLog {
-    /// Reads the log `name` in `dir` with the libhdf5 of this process. Fails where not all of its objects can be read: they would be
-    /// lost.
+    /// Reads the log `name` in `dir` with the libhdf5 of this process. Fails if an object cannot be read completely, because an
+    /// append would lose it.
     pub fn read(dir: &SourceDir, name: &Path) -> Result<Self> {
         let path = dir.full_path(name);
         let bad = |fault: Fault| Error::of(&path, fault);
@@ -70,7 +70,7 @@ impl ClosedLog {
     }
 }
 
-/// Bytes of the chunks that libhdf5 is told where the log tells none.
+/// The size in bytes of the chunks that libhdf5 gets for datasets without recorded chunks.
 const CHUNK: u64 = 1 << 20;
 
 fn image(
@@ -89,7 +89,7 @@ fn image(
     };
     let how = How {
         choice: &settings.choice,
-        // All elements that are not logged come along.
+        // Elements that are not logged are copied with the image.
         is_source: false,
         at: None,
         room: Room::ENDLESS,

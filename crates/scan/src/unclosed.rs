@@ -1,5 +1,4 @@
-//! A log that was not closed, or is still written: opens its metadata image in memory, and walks the objects like those of any other
-//! log.
+//! The scan of an unclosed log: opens its metadata image in memory, and walks the objects like those of any other log.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -29,7 +28,7 @@ use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_objects::defined::{metadata_image, set_extents};
 
-/// Scans the log up to its last complete flush of which all can be seen.
+/// Scans the log up to its last complete flush that is wholly visible here.
 pub fn scan(
     request: ScanRequest<'_>,
     room: Room,
@@ -124,13 +123,13 @@ pub fn scan(
 struct Objects {
     /// The metadata image, as a file in memory.
     file: h5::Id,
-    /// Its bytes, in which references to regions lead to their heap.
+    /// The image with references to regions that lead to their heap.
     bytes: Vec<u8>,
     layout: LoggedObjects,
 }
 
 impl Objects {
-    /// `growth`: the extents of datasets that are larger than the journal says, by their IDs.
+    /// `growth`: the extents of datasets that have grown beyond the journal, by ID.
     fn of(
         journal: &Recorded,
         growth: &BTreeMap<u32, Vec<u64>>,
@@ -139,7 +138,7 @@ impl Objects {
             h5::forbid_plugins()?;
         }
         let mut image = metadata_image(journal)?.into_owned();
-        // libhdf5 would extend no dataset without chunks.
+        // libhdf5 cannot extend datasets without chunks.
         set_extents(&mut image, growth)?;
         let (file, metadata_image) = (h5::open_image(&image.image)?, image);
         Ok(Objects {
@@ -150,7 +149,7 @@ impl Objects {
     }
 }
 
-/// The journal up to the flush that left the state that is asked for.
+/// The journal up to the requested flush.
 fn up_to_shown(
     request: ScanRequest<'_>,
     master: &SourceFile,
@@ -162,7 +161,7 @@ fn up_to_shown(
         return Ok(journal);
     };
     if request.settings.unflushed {
-        let reason = "what no flush covers can be shown only behind the newest one";
+        let reason = "unflushed data can be shown only behind the newest flush";
         return Err(Error::of(master.path(), reason));
     }
     if flush == journal.flushes() {
@@ -174,7 +173,8 @@ fn up_to_shown(
     })
 }
 
-/// The journal up to a flush. What was read first decides whether the journal has changed, and tells which line is not valid.
+/// Reads the journal up to a flush. The identity and the invalid line come from the first read: the identity decides whether the
+/// journal has changed.
 fn read_until(
     request: ScanRequest<'_>,
     master: &SourceFile,
@@ -190,7 +190,7 @@ fn read_until(
     })
 }
 
-/// Which state of the log is shown.
+/// The diagnostic that names the shown state of the log.
 fn state(journal: &Recorded, newest: u64) -> Diagnostic {
     let flush = journal.flushes();
     let of = if newest > flush {
@@ -211,8 +211,7 @@ fn state(journal: &Recorded, newest: u64) -> Diagnostic {
     Diagnostic::note(text)
 }
 
-/// What is to be said about a line that is not valid. A flush that did not return is no loss, and what is not there yet
-/// may come.
+/// The diagnostic for an invalid line. A flush that did not return is no loss, and missing bytes may still arrive.
 fn torn(torn: Torn, is_recent: bool) -> Diagnostic {
     let may_come = torn.cause == Cause::Missing && is_recent;
     let severity = if torn.hides_flushes() && !may_come {
@@ -223,7 +222,7 @@ fn torn(torn: Torn, is_recent: bool) -> Diagnostic {
     Diagnostic::new(severity, torn.to_string())
 }
 
-/// What is to be said about a flush that cannot be seen wholly.
+/// The diagnostic for a flush that is only partly visible.
 fn not_seen(unseen: &Unseen, is_recent: bool) -> Diagnostic {
     let Unseen { flush, reason } = unseen;
     let (severity, why) = if is_recent {
@@ -241,12 +240,12 @@ fn not_seen(unseen: &Unseen, is_recent: bool) -> Diagnostic {
     Diagnostic::new(severity, what)
 }
 
-/// How long a file system may take to show what another node has written. Those that wait longest keep attributes for a
-/// minute, and nodes write their pages back within another one.
+/// The longest time that a file system may take to show what another node has written. Slow ones cache attributes for a minute,
+/// and nodes write their pages back within another minute.
 const LATEST: Duration = Duration::from_secs(600);
 
-/// Whether a journal was changed so short a time ago that not all nodes need see it. The clocks of nodes differ, so a time
-/// to come is recent.
+/// Whether a journal changed so recently that some nodes may not see the change yet. The clocks of nodes differ, so a time in the
+/// future is recent.
 fn is_recent(journal: &Identity) -> bool {
     let seconds = u64::try_from(journal.modified.0).unwrap_or(0);
     let age = (SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
@@ -254,13 +253,13 @@ fn is_recent(journal: &Identity) -> bool {
     age.is_none_or(|age| age < LATEST)
 }
 
-/// The journal up to the last flush that can be seen wholly.
+/// The journal up to the last wholly visible flush.
 struct Seen {
     journal: Recorded,
     unseen: Option<Unseen>,
     /// See [`Visible`].
     goes_on: bool,
-    /// See [`Visible`]. Empty where no flush has seals.
+    /// See [`Visible`]. Empty if no flush has seals.
     seen_from: Vec<u64>,
 }
 
@@ -293,7 +292,7 @@ impl Seen {
                 seen_from,
             });
         };
-        // A file that a file server does not know any more is not late.
+        // A file that the file server no longer knows is gone, not late.
         files
             .iter()
             .try_for_each(|file| file.metadata().map(drop))?;
@@ -307,7 +306,7 @@ impl Seen {
     }
 }
 
-/// The data files, opened once more: those of the view show only what a view needs of them.
+/// The data files, opened again. The view opens them with only the parts that it needs.
 fn sealed_files(
     request: ScanRequest<'_>,
     master: &SourceFile,
@@ -321,7 +320,7 @@ fn sealed_files(
     subfiles.iter().map(|place| files.open(place)).collect()
 }
 
-/// Adds the attribute that says what is missing. A program's own attribute of this name gets an underscore in front.
+/// Adds the attribute that lists what is missing. An attribute of the program with the same name gets an underscore in front.
 fn add_incomplete(file: &h5::Id, text: &str) -> std::result::Result<(), Fault> {
     let root = h5::open_group(file, c"/")?;
     let wanted = h5::c_name(INCOMPLETE.as_bytes())?;
@@ -339,13 +338,13 @@ fn add_incomplete(file: &h5::Id, text: &str) -> std::result::Result<(), Fault> {
     h5::write_plain_attribute(&root, name, &datatype, &scalar, text.as_bytes())
 }
 
-/// The files of the log, up to its last complete flush.
+/// The data files of the log, up to its last complete flush.
 struct DataFiles<'a> {
     journal: &'a Recorded,
     sources: Sources,
     tables: logvol::Tables,
     gaps: u64,
-    /// Those that have seals.
+    /// The files that have seals.
     sealed: Vec<SealedFile>,
 }
 
@@ -401,7 +400,7 @@ impl<'a> DataFiles<'a> {
         let source = self.sources.files.len() as u16;
         let mut end = self.journal.end(log);
         let behind = shown.behind.get(&log);
-        // What no flush covers may change: then it is another state of the file.
+        // Unflushed data may change, and each change alters the identity of the file.
         let file = match behind {
             Some(_) => file,
             None => file.first_bytes(end)?,
@@ -433,7 +432,7 @@ impl<'a> DataFiles<'a> {
         Ok(())
     }
 
-    /// Adds what ranks have spilled into a file.
+    /// Adds extents that ranks have spilled into a file.
     fn add_spilled(&mut self, file: SourceFile, place: SourcePath, spilled: Vec<RankShown>) {
         let source = self.sources.files.len() as u16;
         self.tables.data.push(LogDataset {
@@ -453,7 +452,7 @@ impl<'a> DataFiles<'a> {
         self.sources.push(place, file);
     }
 
-    /// What is to be said about bytes that no entry uses.
+    /// The diagnostic for bytes that no entry uses.
     fn gaps(&self) -> Option<Diagnostic> {
         let text = format!(
             "{} bytes of its files are gaps between what ranks wrote",

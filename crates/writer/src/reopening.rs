@@ -1,4 +1,5 @@
-//! Opens a log again. Its objects are a metadata image, whatever program has made them, and what the writer defines next adds to it.
+//! Opens a log again. Its objects form a metadata image, whichever program made them, and new definitions of the writer add to
+//! the image.
 
 use std::path::Path;
 
@@ -15,26 +16,26 @@ use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Error, Options, Ranks, Result, Subfiles};
 use h5logfs_scan::reopened::ClosedLog;
 
-/// Logs that this process has closed, with the metadata images of their objects.
+/// The logs that this process has closed, with the metadata images of their objects.
 pub static CLOSED: Memory<MetadataImage> = Memory::new();
 
-/// The largest image that is remembered, in bytes. What an image has in the place of which something else came stays in it, until a
-/// log is read again.
+/// The largest image to remember, in bytes. Replaced bytes stay in a remembered image. A log that is read again has an image
+/// without them.
 const LARGEST_REMEMBERED: usize = 2 << 20;
 
-/// Whether the next opening of a log may begin with an image.
+/// Whether an image is small enough for the next opening of its log to begin with it.
 pub fn is_remembered(image: &MetadataImage) -> bool {
     image.image.len() <= LARGEST_REMEMBERED
 }
 
-/// A reopened log, which is unclosed from now on.
+/// A reopened log. It is unclosed from now on.
 pub struct Reopened {
     pub files: Files,
-    /// Its objects.
+    /// The objects of the log.
     pub image: MetadataImage,
-    /// The outline of these.
+    /// The outline of the objects.
     pub outline: Outline,
-    /// Table, as far as the first rank knows it.
+    /// The table, as far as the first rank knows it.
     pub table: KnownTable,
 }
 
@@ -60,7 +61,7 @@ pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<Reopened> {
     let told = told.ok_or_else(|| Fault::from("the first rank has told no objects"));
     let (ready, told) = match told.and_then(|image| Ok((outline(&image)?, image))) {
         Ok(told) => (checked, Some(told)),
-        // No rank waits for one that has failed.
+        // A rank that fails still takes part in the collective call, so no rank waits for it.
         Err(reason) => (checked.and(Err(reason)), None),
     };
     let files = found.append(ranks, options, ready)?;
@@ -89,7 +90,7 @@ fn check_options(options: &Options) -> Result<(), Fault> {
     }
 }
 
-/// The objects of a log, and its state. `recorded` is the journal of an unclosed one.
+/// The objects and the state of a log. `recorded` is its journal if the log is unclosed.
 fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(MetadataImage, Base), Fault> {
     if let Some(recorded) = recorded {
         let image = metadata_image(recorded)?.into_owned();

@@ -1,11 +1,11 @@
 //! The file drivers of file access property lists.
 
-use std::ffi::{CStr, OsStr, c_int, c_ulong, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::ptr;
 
 use h5logfs_catalog::options::ReadOptions;
 use h5logfs_file_driver::SESSION_DRIVER;
+use h5logfs_host::library::text;
 use h5logfs_host::types::{FAILURE, Id, Status, access};
 
 use super::info::Info;
@@ -74,28 +74,15 @@ pub fn has_driver_of_ours(info: &Info, list: Id) -> bool {
 ///
 /// Fails if the configuration of the driver is not valid.
 pub fn read_options(info: &Info, fapl: Id) -> Result<ReadOptions, Fault> {
-    let configuration = configuration(info, fapl);
+    let configuration = info.library.nested(|f| {
+        // SAFETY: `fapl` is a list of this library, and the buffer has as many bytes as the call is told.
+        text(|buffer, len| unsafe { (f.H5Pget_driver_config_str)(fapl, buffer, len) })
+    });
     // To ask for the driver costs more, and most programs have no configuration.
     if configuration.is_empty() || !has_driver_of_ours(info, fapl) {
         return Ok(ReadOptions::default());
     }
-    let options = ReadOptions::parse(OsStr::from_bytes(&configuration));
-    options.map_err(|fault| fault.at("the configuration of the h5logfs driver"))
-}
-
-/// The configuration string of the driver in a list.
-fn configuration(info: &Info, fapl: Id) -> Vec<u8> {
-    info.library.nested(|f| {
-        // SAFETY: `fapl` is a list of this library; a null buffer requests the length.
-        let length = unsafe { (f.H5Pget_driver_config_str)(fapl, ptr::null_mut(), 0) };
-        let length = usize::try_from(length).unwrap_or(0);
-        let mut text = vec![0_u8; length + 1];
-        // SAFETY: `text` has as many bytes as the call is told.
-        let copied =
-            unsafe { (f.H5Pget_driver_config_str)(fapl, text.as_mut_ptr().cast(), text.len()) };
-        text.truncate(usize::try_from(copied).unwrap_or(0).min(length));
-        text
-    })
+    h5logfs_file_driver::parse_options(&configuration)
 }
 
 /// Sets a file driver of h5logfs in a list.

@@ -1,13 +1,13 @@
-//! Attributes of new objects: elements in the message or in a heap, and those of dimension scales (HDF5 Dimension Scale
-//! Specification 1.0).
+//! Attributes of new objects, with elements in the message or in a heap. Also the attributes of dimension scales (HDF5 Dimension
+//! Scale Specification 1.0).
 
 use super::{HeapValue, Made, Stored, datatype, header};
 
-/// Bytes of an element of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
+/// The size of an element of `REFERENCE_LIST` in bytes: a reference, a dimension, and the padding of a C structure.
 const USE: usize = 16;
 
 impl Made {
-    /// Adds an attribute whose elements lie in a heap. `values`: the length of each element, and what is stored.
+    /// Adds an attribute whose elements lie in a heap. `values` are the lengths of the elements, with their contents.
     pub fn in_heap(
         &mut self,
         name: &str,
@@ -23,7 +23,7 @@ impl Made {
         let elements: Vec<u8> = elements.collect();
         let at = self.elements(name, datatype, space, &elements)?;
         for (number, (len, stored)) in values.into_iter().enumerate() {
-            // A list without elements lies nowhere. A text does, or it would be none.
+            // An empty list has no heap object. An empty text has one: without it, readers find no text at all.
             if len > 0 || matches!(stored, Stored::Bytes(_)) {
                 let at = at + 16 * number + 4;
                 self.heap_values.push(HeapValue { at, stored });
@@ -32,7 +32,7 @@ impl Made {
         Some(())
     }
 
-    /// Adds an attribute. Returns where its elements begin.
+    /// Adds an attribute. Returns the position of its elements.
     pub fn elements(
         &mut self,
         name: &str,
@@ -45,7 +45,7 @@ impl Made {
         Some(at + data.len() - elements.len())
     }
 
-    /// Adds a text with a zero at its end, as readers expect it of scales.
+    /// Adds a text that ends with a zero, the form that readers expect of dimension scales.
     pub fn terminated_text(&mut self, name: &str, text: &str) -> Option<()> {
         let text = [text.as_bytes(), &[0]].concat();
         let datatype = datatype::text(
@@ -57,7 +57,7 @@ impl Made {
             .map(|_| ())
     }
 
-    /// Makes a dataset a dimension scale. An empty name is no name.
+    /// Makes a dataset a dimension scale. An empty `name` means a scale without a name.
     pub fn scale(&mut self, name: &str) -> Option<()> {
         self.terminated_text("CLASS", "DIMENSION_SCALE")?;
         if !name.is_empty() {
@@ -66,15 +66,15 @@ impl Made {
         Some(())
     }
 
-    /// Leaves out an attribute that the object may have: another one takes its place.
+    /// Removes an attribute of an existing object, if it has one of this name, so that a new one can replace it.
     pub fn replace(&mut self, name: &str) {
         if let Some(existing) = &mut self.existing {
             existing.replaced.insert(name.as_bytes().to_vec());
         }
     }
 
-    /// Adds the list of the dimensions that use a scale: each the number of a dataset, and the dimension. `signed`:
-    /// whether their integers have a sign. A list that grows keeps its type.
+    /// Adds the list of the dimensions that use a scale. `uses` are numbers of datasets with dimensions. `signed` tells whether
+    /// the integer type of dimensions is signed: a list that grows keeps its type.
     pub fn reference_list(&mut self, uses: &[(usize, u32)], signed: bool) -> Option<()> {
         let members = [
             ("dataset", 0, datatype::reference()),
@@ -95,7 +95,7 @@ impl Made {
         Some(())
     }
 
-    /// Adds the numbers of the scales of each dimension.
+    /// Adds the list of the scales of each dimension. Scales are numbers of objects.
     pub fn dimension_list(&mut self, attached: Vec<Vec<usize>>) -> Option<()> {
         let attached = attached
             .into_iter()

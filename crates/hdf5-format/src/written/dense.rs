@@ -39,13 +39,13 @@ impl Dense {
         at
     }
 
-    /// The attributes: their names, and where they are among the bytes of all.
+    /// The names of the attributes, with the ranges of their messages among the bytes of all attributes.
     pub fn attributes(&self) -> &[(Vec<u8>, Range<usize>)] {
         &self.attributes
     }
 
-    /// Writes the object, to which one link leads. `all`: its attributes. Returns the addresses of the header, and of the
-    /// attributes. `None`: no room.
+    /// Writes the object, with a link count of 1. `all` are the messages of its attributes. Returns the addresses of the header
+    /// and of the attributes; `None` if there is no room.
     pub fn put(&self, space: &mut Space, all: &Messages) -> Option<(u64, u64)> {
         let at = space.put(all.bytes());
         let attributes = (0u32..).zip(&self.attributes);
@@ -68,7 +68,7 @@ impl Dense {
 pub struct Outside {
     /// The name of the attribute.
     pub name: Vec<u8>,
-    /// Its place in the order of creation.
+    /// The number of the attribute in creation order.
     pub order: u32,
     /// Address of the message.
     pub at: u64,
@@ -76,16 +76,16 @@ pub struct Outside {
     pub len: u64,
 }
 
-/// Where the heap of attributes is, and its indexes.
+/// The addresses of the heap of attributes and of its indexes.
 #[derive(Debug, Clone, Copy)]
 pub struct Places {
     heap: u64,
     by_name: u64,
-    /// The index by the order of creation, if there is one.
+    /// The index by creation order, if there is one.
     by_order: u64,
 }
 
-/// Writes the heap of attributes, and its indexes. `None`: no room.
+/// Writes the heap of attributes and its indexes. `None` if there is no room.
 pub fn put_index(space: &mut Space, all: &[Outside], has_orders: bool) -> Option<Places> {
     let (mut huge, mut names, mut orders) = (Vec::new(), Vec::new(), Vec::new());
     let mut bytes = 0;
@@ -102,7 +102,7 @@ pub fn put_index(space: &mut Space, all: &[Outside], has_orders: bool) -> Option
         names.push((lookup3(name), &name[..], number, *order));
         orders.push((*order, number));
     }
-    // Names with the same hash are in their own order.
+    // Records with equal hashes are ordered by name.
     names.sort_unstable();
     orders.sort_unstable();
     let names: Vec<Vec<u8>> = names
@@ -125,8 +125,8 @@ pub fn put_index(space: &mut Space, all: &[Outside], has_orders: bool) -> Option
     })
 }
 
-/// The attribute info message (IV.A.2.v). `next`: the number of the next attribute, where the order of creation is kept;
-/// `is_indexed`: with an index. Without places, all attributes are messages.
+/// The attribute info message (IV.A.2.v). `next` is the number of the next attribute, if the object tracks creation order.
+/// `is_indexed` tells whether the object indexes this order. `None` for `places` means that all attributes are messages.
 pub fn info(next: Option<u16>, is_indexed: bool, places: Option<Places>) -> Vec<u8> {
     let mut info = vec![0, u8::from(next.is_some()) | u8::from(is_indexed) << 1];
     info.extend(next.iter().flat_map(|next| next.to_le_bytes()));
@@ -147,9 +147,9 @@ pub fn info(next: Option<u16>, is_indexed: bool, places: Option<Places>) -> Vec<
     info
 }
 
-/// What the records of both indexes begin with: the number in the heap, flags, and the place in the order of creation.
+/// The common start of the records of both indexes: heap ID, flags, and number in creation order.
 fn record(number: u64, order: u32) -> Vec<u8> {
-    /// A number of the heap has eight bytes, of which the first one says what kind of object it is.
+    /// A heap ID has eight bytes. The first byte holds the kind of the heap object.
     const HUGE: u8 = 0x10;
     let mut record = vec![HUGE];
     record.extend(&number.to_le_bytes()[..7]);
@@ -158,8 +158,8 @@ fn record(number: u64, order: u32) -> Vec<u8> {
     record
 }
 
-/// The header of a fractal heap (III.G.1) with nothing but `count` huge objects. Their index is at `huge`. The other
-/// parameters are libhdf5's for attributes.
+/// The header of a fractal heap (III.G.1) that contains only `count` huge objects, with their index at `huge`. All other
+/// parameters are the ones that libhdf5 uses for attributes.
 fn heap_header(huge: u64, count: u64, bytes_of_all: u64) -> Vec<u8> {
     const ID_LEN: u16 = 8;
     const HAS_CHECKSUMS: u8 = 2;
@@ -202,7 +202,7 @@ fn heap_header(huge: u64, count: u64, bytes_of_all: u64) -> Vec<u8> {
 
 /// Writes a B-tree of one leaf with these records, in the given order. Returns its address.
 fn put_tree(space: &mut Space, kind: u8, records: &[Vec<u8>]) -> Option<u64> {
-    /// The size of most nodes of libhdf5.
+    /// The size of most nodes of libhdf5, in bytes.
     const USUAL: usize = 512;
     const SPLIT_AND_MERGE: [u8; 2] = [100, 40];
     let record = records.first()?.len();
@@ -228,7 +228,7 @@ fn put_tree(space: &mut Space, kind: u8, records: &[Vec<u8>]) -> Option<u64> {
 /// Writes an object header of version 2 (IV.A.1.b) with these messages and the attribute info message. Returns its
 /// address.
 fn put_header(space: &mut Space, messages: &Messages, info: &[u8]) -> Option<u64> {
-    /// The length of the messages takes four bytes. There are no times.
+    /// The length of the messages takes four bytes, and there are no times.
     const FLAGS: u8 = 2;
     let mut all = Vec::new();
     let own = messages.each();

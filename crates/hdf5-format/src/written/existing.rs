@@ -1,12 +1,12 @@
-//! Objects that a file has already, and that get links or attributes. Their headers keep their addresses, which references, links
-//! and the journal name.
+//! Existing objects of a file that get links or attributes. Their headers keep their addresses, because references, links and the
+//! journal contain these addresses.
 //!
-//! * The messages of a header move into one block behind the file. The block in front then has nothing but the message that leads
-//!   there. What was in other blocks stays where it was, and nothing leads to it any more.
-//! * The attributes stay messages, or become some if they were in a fractal heap. Only what no header has room for goes to a
-//!   heap. A header of version 1 knows no heap of attributes, so it becomes one of version 2.
-//! * Links that were in a fractal heap become messages. The tables of a group with a symbol table are written anew, but for the root
-//!   of its B-tree and the front of its heap: entries of other groups may name these.
+//! * The messages of a header move into one block at the end of the file. The first block keeps only the message that leads
+//!   there. Old messages in further blocks stay in the file, but nothing leads to them any more.
+//! * Attributes stay messages. Attributes in a fractal heap become messages. Only if one is too long for a message do all
+//!   attributes of the object go to a heap. A header of version 1 has no attribute heap, so it becomes a header of version 2.
+//! * Links in a fractal heap become messages. A symbol table is rewritten, except for the root of its B-tree and the front of
+//!   its heap: entries of other groups may name these.
 
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
@@ -24,26 +24,26 @@ use crate::superblock::{LEAF_K, NODE_K};
 use crate::symbol_table::{Named, Sizes, Table, To};
 use crate::{Fields, LinkTarget, Objects, Result, Space, lookup3};
 
-/// An object that a file has already.
+/// An existing object of a file.
 #[derive(Debug)]
 pub struct Existing {
     /// The address of its header.
     pub address: u64,
-    /// Names of its attributes that go: new ones take their places.
+    /// The names of attributes that new attributes replace.
     pub replaced: HashSet<Vec<u8>>,
 }
 
-/// What has to change in the file, and which blocks get their checksums when all addresses are in them.
+/// Changes to a file, and the blocks whose checksums follow once all addresses are set.
 #[derive(Debug)]
 pub struct Changes {
     bytes: Vec<(u64, Vec<u8>)>,
     sums: Vec<Range<u64>>,
-    /// What may be copied: no two objects of a sound file share bytes.
+    /// The number of bytes that may still be copied. No two objects of a sound file share bytes, so a sound file stays below it.
     left: Allowance,
 }
 
 impl Changes {
-    /// None yet of a file.
+    /// An empty list of changes to `file`.
     pub fn of(file: &Vec<u8>) -> Self {
         Changes {
             bytes: Vec::new(),
@@ -52,7 +52,7 @@ impl Changes {
         }
     }
 
-    /// Makes the changes in the whole file.
+    /// Makes the changes. `file` is the whole file with its additions.
     pub fn apply(self, file: &mut [u8]) -> Result<()> {
         for (at, bytes) in self.bytes {
             put_at(file, at, &bytes)?;
@@ -64,7 +64,7 @@ impl Changes {
     }
 }
 
-/// Replaces bytes.
+/// Replaces bytes of a file.
 pub fn put_at(file: &mut [u8], at: u64, bytes: &[u8]) -> Result<()> {
     let place = usize::try_from(at)?;
     let place = file
@@ -83,7 +83,7 @@ pub fn set_checksum(file: &mut [u8], block: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// The sizes of the nodes of symbol tables, which the superblock (II.A) tells, or its extension (IV.A.2.s).
+/// The sizes of the nodes of symbol tables, from the superblock (II.A) or its extension (IV.A.2.s).
 pub fn sizes(file: &Vec<u8>) -> Result<Sizes> {
     let (leaf, node) = match read_array::<9, _>(file, 0)?[8] {
         0 | 1 => {
@@ -117,7 +117,7 @@ fn of_extension(file: &Vec<u8>) -> Result<Option<(u16, u16)>> {
     Ok(Some(read().ok_or("an unknown message of B-trees")?))
 }
 
-/// Tells the superblock where the file ends now.
+/// Updates the end of the file in the superblock.
 pub fn set_end(file: &mut Vec<u8>) -> Result<()> {
     let end = (file.len() as u64).to_le_bytes();
     match read_array::<9, _>(file, 0)?[8] {
@@ -130,7 +130,7 @@ pub fn set_end(file: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// A message that stays.
+/// A message that the rewritten header keeps.
 struct Message {
     kind: u16,
     flags: u8,
@@ -138,36 +138,36 @@ struct Message {
     data: Vec<u8>,
 }
 
-/// An attribute that stays, or a new one.
+/// An old or new attribute of the rewritten header.
 struct Attribute {
     name: Vec<u8>,
     flags: u8,
     order: u16,
     data: Vec<u8>,
-    /// Where a new one begins among the bytes of all new ones.
+    /// For a new attribute, its position among the bytes of all new attributes.
     is_new_at: Option<usize>,
 }
 
-/// A header that is read to be written again.
+/// An object header, read in order to be written again.
 struct Rewriting {
     prefix: Prefix,
     links_to_it: u32,
     messages: Vec<Message>,
     attributes: Vec<Attribute>,
-    /// Of a group with a symbol table.
+    /// The symbol table of the group, if it has one.
     table: Option<Table>,
 }
 
-/// Longest data of a message.
+/// The largest length of a message's data, in bytes.
 const LONGEST: usize = u16::MAX as usize - 8;
-/// Flags of headers of version 2: the order of attributes is kept, and there is an index of it.
+/// Flags of headers of version 2: creation order of attributes is tracked, and indexed.
 const TRACKED: u8 = 4;
 const INDEXED: u8 = 8;
-/// Bytes of the data of a continuation message.
+/// The length of the data of a continuation message.
 const CONTINUATION: usize = 16;
 
-/// Writes what an object gets besides what it has. Afterwards the places in `object` count from the begin of the file. `addresses` are
-/// those of all objects, `file` is the file without additions.
+/// Writes the additions to an existing object. Afterwards the positions in `object` count from the start of the file. `addresses`
+/// are the addresses of all objects. `file` is the file without additions.
 pub fn put(
     space: &mut Space,
     file: &Vec<u8>,
@@ -211,7 +211,7 @@ pub fn put(
 
 const NOWHERE: &str = "a reference that is in no attribute";
 
-/// Where new attributes have come to lie: the begin among the bytes of all of them, and in the file.
+/// The places of new attributes: for each its position among the bytes of all new attributes, and its offset in the file.
 struct Placed(Vec<(usize, u64)>);
 
 impl Placed {
@@ -292,7 +292,7 @@ impl Rewriting {
         Ok(())
     }
 
-    /// Adds links as messages, behind those in a heap, which become messages, too.
+    /// Adds links as messages. Links in a heap become messages first.
     fn add_links(
         &mut self,
         file: &Vec<u8>,
@@ -352,7 +352,7 @@ impl Rewriting {
         Ok(!new.attributes().is_empty())
     }
 
-    /// The number of the next attribute in the order of their creation.
+    /// The number of the next attribute in creation order.
     fn next_order(&self) -> u16 {
         let mut info = self.messages.iter();
         let info = info.find(|message| message.kind == kind::ATTRIBUTE_INFO);
@@ -366,9 +366,9 @@ impl Rewriting {
         told.unwrap_or(0).max(next)
     }
 
-    /// Writes the header at its address, and its messages behind the file.
+    /// Writes the header at its address, and its messages at the end of the file.
     fn put(self, space: &mut Space, address: u64, changes: &mut Changes) -> Result<Placed> {
-        /// Messages of the block in front.
+        /// The number of messages in the first block.
         const IN_FRONT: usize = 2;
         let messages = self.messages.len() + self.attributes.len() + IN_FRONT;
         let fits = self.attributes.iter().all(|a| a.data.len() <= LONGEST);
@@ -380,7 +380,7 @@ impl Rewriting {
         }
     }
 
-    /// Version 1 (IV.A.1.a).
+    /// Writes a header of version 1 (IV.A.1.a).
     fn put_old(self, space: &mut Space, address: u64, changes: &mut Changes) -> Result<Placed> {
         const HEAD: usize = 8;
         let mut bytes = Vec::new();
@@ -432,7 +432,7 @@ impl Rewriting {
         Ok(Placed(placed.collect()))
     }
 
-    /// Version 2 (IV.A.1.b). `flags`: of a header of this version.
+    /// Writes a header of version 2 (IV.A.1.b). `flags` are the flags of the old header if it has this version, too.
     fn put_new(
         mut self,
         space: &mut Space,
@@ -502,14 +502,14 @@ impl Rewriting {
         space.put(&block);
         let end = space.end();
         changes.sums.push(start..end);
-        // What is written next begins at a multiple of 8, as all does that libhdf5 writes.
+        // The next write begins at a multiple of 8, like everything that libhdf5 writes.
         space.put(&vec![0; (end.next_multiple_of(8) - end) as usize]);
         let place = [start, end - start].map(u64::to_le_bytes);
         self.put_front(address, flags, is_tracked, place.as_flattened(), changes)?;
         Ok(Placed(placed))
     }
 
-    /// The block in front of version 2, with the place of the other block.
+    /// Writes the first block of a header of version 2. `place` is the place of the second block.
     fn put_front(
         &self,
         address: u64,
@@ -518,7 +518,7 @@ impl Rewriting {
         place: &[u8],
         changes: &mut Changes,
     ) -> Result<()> {
-        /// Four bytes tell the length of the messages.
+        /// The length of the messages takes four bytes.
         const PLAIN: u8 = 2;
         let head = if is_tracked { 6 } else { 4 };
         let mut front = vec![kind::CONTINUATION as u8];
@@ -538,7 +538,7 @@ impl Rewriting {
             changes.sums.push(self.prefix.first_block());
             return Ok(());
         }
-        // A header of version 1 has 16 bytes in front of its messages.
+        // A header of version 1 has 16 bytes before its messages.
         let mut header = b"OHDR\x02".to_vec();
         header.push(PLAIN);
         header.extend((front.len() as u32).to_le_bytes());
@@ -555,7 +555,8 @@ impl Rewriting {
 const SMALL: &str = "an object header without room for more";
 const TOO_MANY: &str = "more attributes than an object has room for";
 
-/// Writes the tables of a group anew, with more links. The root of its tree and the front of its heap stay where they are.
+/// Rewrites the symbol table of a group with more links. The root of its B-tree and the front of its heap keep their
+/// addresses.
 fn put_table(
     space: &mut Space,
     file: &Vec<u8>,

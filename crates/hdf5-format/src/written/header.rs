@@ -92,7 +92,8 @@ impl Messages {
         self.count
     }
 
-    /// Writes the header of an object with `links` links. `more` messages lie elsewhere. Returns its address.
+    /// Writes the header of an object that `links` links lead to. `more` is the number of messages in other blocks. Returns the
+    /// address of the header.
     pub fn put(&self, space: &mut Space, links: u32, more: u16) -> Option<u64> {
         let count = self.count.checked_add(more)?;
         let len = u32::try_from(self.bytes.len()).ok()?;

@@ -6,7 +6,7 @@ use crate::space::Space;
 const LEAST: usize = 4096;
 /// Bytes of the header of a collection, and of the header of each object.
 const HEADER: usize = 16;
-/// The size from which a collection gets no further object.
+/// The size in bytes after which a collection takes no further object.
 const FULL: usize = 64 << 10;
 
 /// A collection that has not been written yet.
@@ -43,7 +43,7 @@ impl Collection {
         let len = (HEADER + self.objects.len()).max(LEAST);
         let free = len - HEADER - self.objects.len();
         if free >= HEADER {
-            // Number 0 is the free space. Its length includes its header.
+            // Object 0 is the free space. Its length includes its header.
             self.push(0, free, &[]);
         }
         self.objects.resize(len - HEADER, 0);
@@ -54,7 +54,7 @@ impl Collection {
     }
 }
 
-/// Writes values. Calls `placed` with the place of each value: the address of a collection, and the number of an object.
+/// Writes values. Calls `placed` for each value with its place: the address of the collection, and the number of the object.
 pub fn put<'v>(
     space: &mut Space,
     values: impl Iterator<Item = &'v [u8]>,

@@ -37,8 +37,8 @@ use crate::Result;
 /// A complete object, except for addresses.
 #[derive(Debug)]
 pub struct NewObject {
-    /// The messages of the header. For an object with `dense` attributes, the messages of these attributes. Objects that
-    /// are alike share them.
+    /// The messages of the header, or the messages of the attributes of an object with `dense` attributes. Objects that are alike
+    /// share them.
     pub messages: Rc<Messages>,
     /// The bytes in which this object differs from others with the same messages.
     pub patches: Patches,
@@ -52,14 +52,15 @@ pub struct NewObject {
     pub references: Vec<(usize, usize)>,
     /// The header of an object with dense attributes.
     pub dense: Option<Dense>,
-    /// The object is in the file already. Its `table` has its new links, whatever holds them.
+    /// The object in the file to which this one adds, if there is one. In that case `table` holds the new links, wherever the
+    /// group keeps its links.
     pub existing: Option<Box<Existing>>,
 }
 
-/// Bytes that replace those of the messages, with their positions: the ID of a dataset, and a time.
+/// Bytes that replace bytes of the messages, with their positions. They hold the ID of a dataset, and a time.
 pub type Patches = [Option<(usize, [u8; 4])>; 2];
 
-/// The links of a group, by name.
+/// The links of a group.
 #[derive(Debug)]
 pub struct GroupLinks {
     /// The position in the messages of the address of the symbol table.
@@ -127,7 +128,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// A group without links or attributes. Its links become messages or lie in a symbol table. `None`: no room.
+    /// A group without links or attributes. New links become messages if `has_link_messages` is set, and else entries of a symbol
+    /// table. `None` if there is no room.
     pub fn group(has_link_messages: bool) -> Option<Self> {
         let mut made = Made::default();
         if has_link_messages {
@@ -142,7 +144,7 @@ impl Made {
         Some(made)
     }
 
-    /// An object of the file, which has its header at this address.
+    /// Additions to the object of the file with its header at this address.
     pub fn existing(address: u64) -> Self {
         Made {
             table: Some(GroupLinks {
@@ -158,7 +160,7 @@ impl Made {
         }
     }
 
-    /// The messages, to be changed.
+    /// The messages, for changes.
     pub fn messages(&mut self) -> &mut Messages {
         Rc::make_mut(&mut self.messages)
     }
@@ -172,7 +174,7 @@ impl Made {
         }
     }
 
-    /// Adds a link to a group. Symbol tables do not record whether a name is UTF-8. `None`: no room.
+    /// Adds a link to a group. Symbol tables do not record whether a name is UTF-8. `None` if there is no room.
     pub fn push_link(&mut self, name: Vec<u8>, utf8: bool, target: Target) -> Option<()> {
         if let Some(table) = &mut self.table {
             table.links.push((name, target));
@@ -192,7 +194,7 @@ impl Made {
         Some(())
     }
 
-    /// Completes the object. `links` links lead to it.
+    /// Completes the object, with a link count of `links`.
     pub fn object(self, links: u32) -> NewObject {
         NewObject {
             messages: self.messages,
@@ -236,8 +238,8 @@ pub struct Placed {
     pub of_root: Option<Table>,
 }
 
-/// Writes objects and everything that they refer to. The first object is the root group. `None`: the objects take too
-/// much room, or refer to a missing object.
+/// Writes objects and everything that they refer to. The first object is the root group. `None` if the objects take too much
+/// room, or refer to a missing object.
 pub fn put(space: &mut Space, objects: &[NewObject], mut root: Root<'_>) -> Option<Placed> {
     let (mut addresses, mut messages_at) = (vec![root.address], vec![root.messages]);
     for object in objects.get(1..)? {
@@ -263,7 +265,7 @@ pub fn put(space: &mut Space, objects: &[NewObject], mut root: Root<'_>) -> Opti
     Some(Placed { addresses, of_root })
 }
 
-/// Writes the header of an object. Returns its address, and the one from which places in its messages count.
+/// Writes the header of an object. Returns its address, and the address from which positions in its messages count.
 fn put_header(space: &mut Space, object: &NewObject) -> Option<(u64, u64)> {
     let (address, messages) = match &object.dense {
         Some(dense) => dense.put(space, &object.messages)?,
@@ -278,7 +280,7 @@ fn put_header(space: &mut Space, object: &NewObject) -> Option<(u64, u64)> {
     Some((address, messages))
 }
 
-/// Sets the references of objects, and writes what lies in heaps.
+/// Sets the references of objects, and writes their heap values.
 fn connect(
     space: &mut Space,
     objects: &[NewObject],
@@ -294,7 +296,7 @@ fn connect(
     put_heap_values(space, objects, messages_at, addresses)
 }
 
-/// Adds objects to a file, of which the first one is its root group. Returns the new file, and the addresses of all objects.
+/// Adds objects to a file. The first object is its root group. Returns the new file, and the addresses of all objects.
 pub fn add(file: &Vec<u8>, mut objects: Vec<NewObject>) -> Result<(Vec<u8>, Vec<u64>)> {
     const NO_ROOM: &str = "the objects take more room than a file has";
     let mut all = file.clone();
@@ -303,7 +305,7 @@ pub fn add(file: &Vec<u8>, mut objects: Vec<NewObject>) -> Result<(Vec<u8>, Vec<
     let (mut addresses, mut messages_at) = (Vec::new(), Vec::new());
     for object in &objects {
         let (address, messages) = match &object.existing {
-            // Its places count from the begin of the file.
+            // Positions in an existing object count from the start of the file.
             Some(existing) => (existing.address, 0),
             None => put_header(&mut space, object).ok_or(NO_ROOM)?,
         };

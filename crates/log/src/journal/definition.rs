@@ -1,5 +1,5 @@
-//! The definitions of a program: groups, datasets, attributes, extents, and dimension scales. An [`Outline`] takes
-//! one definition after the other, and refuses those that a close could not carry out.
+//! The definitions of a program: groups, datasets, attributes, extents, and dimension scales. An [`Outline`] accepts one
+//! definition after another, and refuses definitions that a close could not carry out.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -24,51 +24,51 @@ type Result<T> = std::result::Result<T, Fault>;
 pub enum Definition {
     /// A group.
     Group {
-        /// Path of the group.
+        /// The path of the group.
         path: String,
     },
     /// A dataset. IDs count from 0, in the order of definition.
     Dataset {
-        /// Path of the dataset.
+        /// The path of the dataset.
         path: String,
-        /// The rest of the definition.
+        /// All other properties of the dataset.
         layout: Box<DatasetLayout>,
     },
     /// An attribute.
     Attribute {
-        /// Path of the object that has it; `/` is the root group.
+        /// The path of its object; `/` is the root group.
         object: String,
-        /// Name of the attribute.
+        /// The name of the attribute.
         name: String,
-        /// Value of the attribute.
+        /// The value of the attribute.
         value: Value,
     },
     /// A new extent of the dataset with this ID.
     Extent {
-        /// ID of the dataset.
+        /// The ID of the dataset.
         dataset: u32,
         /// The new extent.
         dims: Vec<u64>,
     },
-    /// Makes a dataset a dimension scale.
+    /// A dimension scale made of a dataset.
     Scale {
-        /// ID of the dataset.
+        /// The ID of the dataset.
         dataset: u32,
-        /// Name of the scale; it may be empty.
+        /// The name of the scale; it may be empty.
         name: String,
     },
-    /// Attaches a scale to a dimension of a dataset.
+    /// The attachment of a scale to a dimension of a dataset.
     Attachment {
-        /// ID of the dataset.
+        /// The ID of the dataset.
         dataset: u32,
         /// The dimension, from 0.
         dimension: u32,
-        /// ID of the scale.
+        /// The ID of the scale.
         scale: u32,
     },
-    /// Labels a dimension of a dataset.
+    /// The label of a dimension of a dataset.
     Label {
-        /// ID of the dataset.
+        /// The ID of the dataset.
         dataset: u32,
         /// The dimension, from 0.
         dimension: u32,
@@ -78,7 +78,7 @@ pub enum Definition {
 }
 
 impl Definition {
-    /// Whether the definition changes a dataset. Its content is then in the datasets of an [`Outline`].
+    /// Whether the definition changes a dataset. The datasets of an [`Outline`] reflect such definitions.
     pub fn changes_dataset(&self) -> bool {
         match self {
             Definition::Group { .. }
@@ -92,22 +92,22 @@ impl Definition {
     }
 }
 
-/// A dataset without its name and elements.
+/// The properties of a dataset, without its name and elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DatasetLayout {
-    /// Element type in the file, without gaps.
+    /// The element type in the file, without gaps.
     pub datatype: Datatype,
-    /// Extent; empty for a scalar.
+    /// The extent; empty for a scalar.
     pub dims: Vec<u64>,
-    /// Maximum extent; `None` for an unlimited dimension.
+    /// The maximum extent; `None` for an unlimited dimension.
     pub max_dims: Vec<Option<u64>>,
-    /// Chunk shape; `None` leaves the choice to the view.
+    /// The chunk shape; `None` leaves the choice to the view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Vec<u64>>,
-    /// Filter pipeline.
+    /// The filter pipeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Filter>,
-    /// Fill value, one element; empty for zeros.
+    /// The fill value, one element; empty for zeros.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "hex")]
     pub fill: Vec<u8>,
 }
@@ -129,19 +129,19 @@ impl DatasetLayout {
 /// A dataset of an [`Outline`].
 #[derive(Debug, Clone)]
 pub struct Defined {
-    /// Path of the dataset.
+    /// The path of the dataset.
     pub path: String,
-    /// Definition of the dataset, with the current extent.
+    /// The definition of the dataset, with the current extent.
     pub layout: DatasetLayout,
-    /// Dimension scales of the dataset, and labels of its dimensions.
+    /// The dimension scales of the dataset, and the labels of its dimensions.
     pub scales: Scales,
-    /// Why the writer writes no elements of it, if it does not: an HDF5 program may make any dataset. Its `layout` then has the
-    /// size of an element, and not its type.
+    /// The reason why the writer cannot write elements of the dataset, if it cannot: an HDF5 program may make any kind of
+    /// dataset. In that case `layout` has the size of an element, but not its type.
     pub foreign: Option<Box<str>>,
 }
 
 impl Defined {
-    /// Stands for an ID whose dataset no path leads to.
+    /// A placeholder for an ID whose dataset no path leads to.
     fn gone() -> Self {
         Defined {
             path: String::new(),
@@ -151,24 +151,24 @@ impl Defined {
         }
     }
 
-    /// Whether a path leads to it.
+    /// Whether a path leads to the dataset.
     pub fn is_there(&self) -> bool {
         !self.path.is_empty()
     }
 }
 
-/// An object that a log has without a definition.
+/// An object that the log has already, without a definition.
 #[derive(Debug)]
 pub enum Existing {
     /// A group.
     Group,
     /// A dataset whose elements are in the log, and its ID.
     Logged(u32, Box<Defined>),
-    /// Anything else. It has a name, and may have attributes.
+    /// Any other object. It occupies its name, and may have attributes.
     Other(Other),
 }
 
-/// What a name may lead to that definitions do not make.
+/// A kind of object or link that no definition makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Other {
@@ -189,8 +189,8 @@ impl Other {
     }
 }
 
-/// The definitions so far, which decide whether the next one is valid. Every process of a job has an outline, and
-/// reaches the same decision without communication.
+/// The definitions so far. They decide whether the next definition is valid. Every process of a job has an outline, and reaches
+/// the same decision without communication.
 #[derive(Debug, Default)]
 pub struct Outline {
     /// Objects by path, without the root group.
@@ -198,9 +198,9 @@ pub struct Outline {
     pub(super) attributes: HashSet<(String, String)>,
     /// Datasets by ID, with their current extents.
     pub datasets: Vec<Defined>,
-    /// Links that lead to objects with other paths, and these paths.
+    /// Links to objects with other paths, by their own paths. The values are the paths of the objects.
     links: HashMap<String, String>,
-    /// Bytes of all datasets in the canonical file.
+    /// The total size of all datasets in the canonical file, in bytes.
     laid_out: u128,
 }
 
@@ -209,7 +209,7 @@ enum Kind {
     Group,
     /// A dataset and its ID.
     Dataset(u32),
-    /// Of an HDF5 program.
+    /// An object or link that an HDF5 program made.
     Other(Other),
 }
 
@@ -224,7 +224,7 @@ impl Kind {
 }
 
 impl Outline {
-    /// Adds a definition. Fails with the reason where it is invalid.
+    /// Adds a definition. Fails with the reason if the definition is invalid.
     pub fn add(&mut self, definition: &Definition) -> Result<()> {
         match definition {
             Definition::Group { path } => self.add_object(path, Kind::Group),
@@ -273,7 +273,7 @@ impl Outline {
         }
     }
 
-    /// Adds an object that the log has already, with the names of its attributes. Anything goes that HDF5 allows.
+    /// Adds an object that the log has already, with the names of its attributes. The object may be anything that HDF5 allows.
     pub fn add_existing(
         &mut self,
         path: &str,
@@ -298,14 +298,14 @@ impl Outline {
         }
     }
 
-    /// Sets how many IDs are in use at least. Those of which nothing is told have datasets that are gone.
+    /// Sets the least number of IDs in use. IDs without a known dataset become placeholders for datasets that are gone.
     pub fn set_ids(&mut self, ids: usize) {
         if ids > self.datasets.len() {
             self.datasets.resize_with(ids, Defined::gone);
         }
     }
 
-    /// Adds a link, at the path `link`, to an object that has another path. `None`: it leads to none.
+    /// Adds a link at the path `link` to an object with another path. `None` stands for a link that leads to no such object.
     pub fn add_link(&mut self, link: String, object: Option<String>) {
         match object {
             Some(object) => self.links.insert(link, object).map(drop),
@@ -316,7 +316,7 @@ impl Outline {
         };
     }
 
-    /// The path of an object without links to objects that have other paths.
+    /// A path with each link on the way replaced by the path of its object.
     pub fn resolved<'p>(&self, path: &'p str) -> Cow<'p, str> {
         if self.links.is_empty() {
             return path.into();
@@ -338,7 +338,7 @@ impl Outline {
         found.into()
     }
 
-    /// Whether there is a group at `path`. True for the root group.
+    /// Whether there is a group at `path`. The root group counts.
     pub fn has_group(&self, path: &str) -> bool {
         path == "/" || self.objects.get(path) == Some(&Kind::Group)
     }
@@ -348,7 +348,7 @@ impl Outline {
         path == "/" || self.objects.contains_key(path)
     }
 
-    /// The ID of the dataset at `path`. Fails where there is none.
+    /// The ID of the dataset at `path`. Fails if there is no dataset.
     pub fn dataset_at(&self, path: &str) -> Result<u32> {
         match self.objects.get(path) {
             Some(Kind::Dataset(id)) => Ok(*id),
@@ -362,7 +362,7 @@ impl Outline {
         }
     }
 
-    /// The missing parent groups of `path`, the outermost first.
+    /// The missing parent groups of `path`, outermost first.
     pub fn missing_groups(&self, path: &str) -> Vec<String> {
         let slashes = path.match_indices('/').skip(1);
         let parents = slashes.map(|(end, _)| &path[..end]);
@@ -405,7 +405,7 @@ impl Outline {
         }
     }
 
-    /// Removes an attribute, whose name can then be defined again.
+    /// Removes an attribute. Its name can be defined again afterwards.
     pub fn remove_attribute(&mut self, object: &str, name: &str) {
         self.attributes
             .remove(&(object.to_owned(), name.to_owned()));
@@ -417,7 +417,7 @@ impl Outline {
         Ok(())
     }
 
-    /// Fails with the reason where these extents, each of another dataset, cannot be set together.
+    /// Fails with the reason if these extents cannot be set together. Each belongs to another dataset.
     pub fn check_extents(&self, extents: &[Definition]) -> Result<()> {
         let mut all = self.laid_out;
         for extent in extents {
@@ -428,7 +428,7 @@ impl Outline {
         Ok(())
     }
 
-    /// Bytes of all datasets after one of them gets a new extent.
+    /// The total size of all datasets after one of them gets a new extent, in bytes.
     fn extended(&self, all: u128, dataset: u32, dims: &[u64]) -> Result<u128> {
         let Defined { path, layout, .. } = self.dataset(dataset)?;
         let fault = |what: String| {
@@ -457,7 +457,7 @@ impl Outline {
     }
 }
 
-/// Bytes of all datasets after one of them grows from `old` to `new` bytes. `None` where no file can have as many.
+/// The total size of all datasets after one of them grows from `old` to `new` bytes. `None` if no file can be so large.
 fn with_room(all: u128, old: u128, new: u128) -> Option<u128> {
     let all = all.saturating_sub(old).saturating_add(new);
     (all <= LARGEST_FILE).then_some(all)
@@ -587,8 +587,8 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
     }
 }
 
-/// Upper bound of the bytes of a dataset of extent `dims` in the canonical file: its chunks and their index. A
-/// missing chunk shape is chosen.
+/// An upper bound of the size of a dataset of extent `dims` in the canonical file: its chunks and their index, in bytes. Without
+/// a chunk shape, the bound holds for any shape that the view may choose.
 fn laid_out(layout: &DatasetLayout, dims: &[u64]) -> u128 {
     const INDEX: u128 = 128;
     let element = u128::from(layout.datatype.size());
@@ -680,7 +680,7 @@ mod tests {
         assert!(outline.check_extents(&[extent(1, rows)]).is_ok());
         let both = [extent(0, rows), extent(1, rows)];
         assert!(outline.check_extents(&both).is_err());
-        // The check has changed nothing.
+        // The check has not changed the outline.
         assert_eq!(outline.datasets[0].layout.dims, [0, 1 << 20]);
         outline.add(&both[0]).unwrap();
         assert!(outline.add(&both[1]).is_err());
@@ -764,7 +764,7 @@ mod tests {
         assert!(outline.add(&attribute("/x", short)).is_err());
     }
 
-    /// Messages for users of a job's log: the object, the fault, and what is possible.
+    /// Messages for the users of a job's log: the object, the fault, and a way out.
     #[test]
     fn messages_name_the_object_and_what_is_wrong() {
         let attribute = |object: &str, name: &str, value: Value| Definition::Attribute {

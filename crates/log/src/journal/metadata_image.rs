@@ -1,9 +1,12 @@
-//! The metadata image of a log that a program writes through HDF5 itself: an HDF5 file in memory with all objects in
-//! their natural form, and without the elements of logged datasets. Such a journal has parts of the image in place of
-//! definitions, and the list of logged datasets (`docs/formats/journal.md`, section 2.5).
+//! The metadata image of a log: an HDF5 file in memory with all objects in their natural form, but without the elements of logged
+//! datasets.
 //!
-//! [`image_lines`] is the writing side. A [`MetadataImage`] is the reader's state after some lines. Lines are hostile: an
-//! image takes no more memory than the bytes in its lines, and each line inflates to [`LARGEST_PART`] at most.
+//! An HDF5 program's journal holds parts of the image in place of definitions, and the list of logged datasets. In a journal of
+//! version 2, definitions add to an image (`docs/formats/journal.md`, section 2.5). [`image_lines`] makes the lines of a journal.
+//! A [`MetadataImage`] is the state of a reader after some lines.
+//!
+//! Lines may be hostile. An image takes no more memory than the bytes in its lines, and each line inflates to [`LARGEST_PART`] at
+//! most.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -24,20 +27,20 @@ type Result<T> = std::result::Result<T, Fault>;
 /// The most bytes of an image in one line.
 pub const LARGEST_PART: usize = 1 << 20;
 
-/// The largest image in bytes.
+/// The largest image, in bytes.
 pub const LARGEST_IMAGE: u64 = 4 << 30;
 
-/// Page size for comparing images. A line has the pages that changed.
+/// The size of the pages in which images are compared. A line contains the changed pages.
 const PAGE: usize = 4096;
 
 /// A part of the metadata image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImagePart {
-    /// Bytes of the image after this line. A line that enlarges the image has all new bytes.
+    /// The size of the image after this line, in bytes. A line that enlarges the image contains all new bytes.
     pub size: u64,
-    /// Offset of this line's bytes.
+    /// The offset of this line's bytes in the image.
     pub at: u64,
-    /// The bytes, deflated (zlib), in base64; empty where the line only shortens the image.
+    /// The bytes, deflated (zlib), in base64. Empty if the line only shortens the image.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bytes: String,
 }
@@ -81,14 +84,14 @@ impl ImagePart {
 pub enum Packing {
     /// Compact.
     Small,
-    /// Fast: up to one page is stored as it is, because setting up deflate takes longer than deflating so little. This
-    /// is for lines of which a journal has few.
+    /// Fast, for lines of which a journal has few. At most one page is stored uncompressed, because setting up deflate takes
+    /// longer than deflating so little.
     Quick,
 }
 
-/// At most one page, as a zlib stream with a stored block.
+/// A zlib stream with one stored block, for at most one page.
 fn stored(bytes: &[u8]) -> Vec<u8> {
-    /// The method and a window of 32 KiB; then the last block, which is stored.
+    /// The compression method with a window of 32 KiB, and the header of a last, stored block.
     const HEAD: [u8; 3] = [0x78, 0x01, 0x01];
     // The length is at most a page.
     let len = bytes.len() as u16;
@@ -113,7 +116,7 @@ pub fn image_lines(last: &[u8], new: &[u8]) -> io::Result<Vec<Line>> {
     packed_image_lines(last, new, Packing::Small)
 }
 
-/// The lines that turn the image `last` into `new`, with this packing.
+/// The lines that turn the image `last` into `new`, with the given packing.
 pub fn packed_image_lines(last: &[u8], new: &[u8], packing: Packing) -> io::Result<Vec<Line>> {
     let mut size = last.len().min(new.len());
     let mut lines = Vec::new();
@@ -129,7 +132,7 @@ pub fn packed_image_lines(last: &[u8], new: &[u8], packing: Packing) -> io::Resu
     Ok(lines)
 }
 
-/// The ranges of `new` that differ from `last`: pages, joined up to the limit of a line.
+/// The ranges of `new` that differ from `last`: changed pages, joined up to the limit of a line.
 fn changed(last: &[u8], new: &[u8]) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for start in (0..new.len()).step_by(PAGE) {
@@ -151,9 +154,9 @@ fn changed(last: &[u8], new: &[u8]) -> Vec<Range<usize>> {
 /// A dataset whose elements are in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedDataset {
-    /// Number of the dataset in the log.
+    /// The ID of the dataset in the log.
     pub id: u32,
-    /// Address of the object header in the image; `None` if the dataset was deleted.
+    /// The address of the object header in the image; `None` if the dataset was deleted.
     pub header: Option<u64>,
 }
 
@@ -162,20 +165,20 @@ pub struct LoggedDataset {
 pub struct MetadataImage {
     /// The bytes of the file.
     pub image: Vec<u8>,
-    /// The datasets whose elements are in the log: address of the object header in the image, by ID; `None` for a
-    /// deleted dataset.
+    /// The datasets whose elements are in the log, by ID. Values are the addresses of object headers in the image, or `None` for
+    /// a deleted dataset.
     pub logged: BTreeMap<u32, Option<u64>>,
 }
 
 impl MetadataImage {
-    /// Number of dataset IDs in use, including deleted datasets.
+    /// The number of dataset IDs in use, including the IDs of deleted datasets.
     pub fn ids(&self) -> usize {
         self.logged
             .last_key_value()
             .map_or(0, |(id, _)| *id as usize + 1)
     }
 
-    /// The lines of a journal that make the image.
+    /// The journal lines that make the image.
     pub fn lines(&self) -> io::Result<Vec<Line>> {
         let mut lines = packed_image_lines(&[], &self.image, Packing::Quick)?;
         let logged = self.logged.iter();
@@ -188,7 +191,7 @@ impl MetadataImage {
         Ok(lines)
     }
 
-    /// The form in which the first rank tells the image to others.
+    /// The form in which the first rank sends the image to other ranks.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut numbers = vec![self.logged.len() as u64];
         for (id, header) in &self.logged {
@@ -198,7 +201,7 @@ impl MetadataImage {
         numbers.chain(self.image.iter().copied()).collect()
     }
 
-    /// The image in this form. `None` where the bytes are of another one.
+    /// The image from the form of [`MetadataImage::to_bytes`]. `None` if the bytes do not have this form.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (count, rest) = bytes.split_first_chunk()?;
         let count = usize::try_from(u64::from_le_bytes(*count)).ok()?;
@@ -217,7 +220,7 @@ impl MetadataImage {
         })
     }
 
-    /// Applies a line to the image. Fails with the reason where this is impossible.
+    /// Applies a line to the image. Fails with the reason if the line does not fit.
     pub(super) fn change_image(&mut self, part: &ImagePart) -> Result<()> {
         let ImagePart { size, at, .. } = *part;
         let place = format_args!("a part of the image at byte {at}");
@@ -236,7 +239,7 @@ impl MetadataImage {
                 format!("{len} bytes cannot turn an image of {old} bytes into one of {size}");
             return Err(Fault::from(reason).at(place));
         }
-        // At most the present length of the image.
+        // The offset is at most the current length of the image.
         let at = at as usize;
         let kept = bytes.len().min(self.image.len() - at);
         self.image[at..at + kept].copy_from_slice(&bytes[..kept]);
@@ -250,7 +253,7 @@ impl MetadataImage {
         Ok(())
     }
 
-    /// Records a logged dataset. Fails with the reason where it is invalid.
+    /// Records a logged dataset. Fails with the reason if the ID is invalid.
     pub(super) fn set_logged(&mut self, dataset: &LoggedDataset) -> Result<()> {
         let LoggedDataset { id, header } = *dataset;
         if id >= i32::MAX as u32 {
@@ -371,7 +374,7 @@ mod tests {
             panic!("{lines:?}");
         };
         assert_eq!(first.inflated().unwrap().len(), 2 * PAGE);
-        // Only a cut.
+        // An image that is only shortened.
         let lines = image_lines(&last, &last[..17]).unwrap();
         assert_eq!(sizes(&lines), [(17, 0)]);
         let text = serde_json::to_string(&lines[0]).unwrap();

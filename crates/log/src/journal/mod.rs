@@ -5,7 +5,6 @@
 //! * [`words`] puts them into words for messages; `limits` has their upper bounds.
 //! * [`metadata_image`] is the metadata image, which a journal has in place of definitions where HDF5 itself keeps the
 //!   objects.
-//! * [`state`] describes all objects in one go, for an append.
 //! * [`shown_flush`] names the state that is shown.
 //! * [`extent`](crate::logvol::extent) describes the content of data files before they are HDF5.
 //! * [`visible`] tells which flushes a file system shows in full. [`sealed`] is a scan's result about that, and

@@ -1,4 +1,4 @@
-//! The state of a log that is shown. Each flush of an unclosed log leaves one.
+//! The choice of the shown state of a log. Each flush of an unclosed log leaves one state.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -16,9 +16,9 @@ pub enum ShownFlush {
     /// The newest complete flush. A closed log has no other state.
     #[default]
     Newest,
-    /// The flush of this number.
+    /// The state after the flush with this number.
     Flush(u64),
-    /// The last flush complete at this time, in milliseconds since 1970.
+    /// The state after the last flush that was complete at this time, in milliseconds since 1970.
     Time(i64),
 }
 
@@ -47,7 +47,7 @@ impl ShownFlush {
         Ok(ShownFlush::Time(time.as_millisecond()))
     }
 
-    /// The flush of this state; `None` for the newest one. Fails where the journal does not have it.
+    /// The flush of this state; `None` for the newest flush. Fails if the journal does not have the flush.
     pub fn flush_in(self, commits: &[Commit]) -> Result<Option<u64>, Fault> {
         match self {
             ShownFlush::Newest => Ok(None),
@@ -61,7 +61,7 @@ impl ShownFlush {
         }
     }
 
-    /// Fails where a closed log does not have this state. `last` is its last flush, if it is recorded.
+    /// Fails if a closed log does not have this state. `last` is the last flush of the log, if it is recorded.
     pub fn check_closed(self, last: Option<u64>) -> Result<(), Fault> {
         Err(Fault::Refused(match (self, last) {
             (ShownFlush::Newest, _) => return Ok(()),
@@ -79,7 +79,7 @@ impl ShownFlush {
 /// The reason why a settled log has only one state.
 pub const SETTLED: &str = "it is settled: an ordinary HDF5 file, which shows none of its flushes";
 
-/// The last flush complete at a time.
+/// The last flush that was complete at a time.
 fn flush_at(commits: &[Commit], time: i64) -> Result<u64, Fault> {
     let times: Vec<_> = commits
         .iter()
@@ -91,7 +91,7 @@ fn flush_at(commits: &[Commit], time: i64) -> Result<u64, Fault> {
             flushes(commits)
         )));
     };
-    // A clock may have been set back.
+    // Times may decrease, because a clock may have been set back.
     let found = times.iter().rev().find(|(_, complete)| *complete <= time);
     found.map(|(flush, _)| *flush).ok_or_else(|| {
         let begin = shown(*begin);
@@ -116,7 +116,7 @@ fn shown(time: i64) -> String {
     }
 }
 
-/// Different settings have different texts.
+/// Different choices have different texts.
 impl Display for ShownFlush {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,7 +131,7 @@ impl Display for ShownFlush {
 mod tests {
     use super::*;
 
-    /// The commit of a flush, complete at a time.
+    /// The commit of a flush that was complete at a time.
     fn commit(flush: u64, time: Option<i64>) -> Commit {
         Commit {
             time,
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_last_flush_before_a_time_is_found() {
-        // An append begins with a state without a time.
+        // The state at the start of an append has no time.
         let commits = [(4, None), (5, Some(1000)), (6, Some(2000))];
         let commits = commits.map(|(flush, time)| commit(flush, time));
         let at = |time| ShownFlush::Time(time).flush_in(&commits);

@@ -6,7 +6,7 @@ use h5logfs_hdf5_format::written::datatype as messages;
 use h5logfs_hdf5_format::{Bits, Class, Datatype as FileDatatype, FloatFormat, Padding};
 use h5logfs_log::journal::datatype::{Datatype, Member};
 
-/// The datatype message of a type. `None` where it does not fit one.
+/// The datatype message of a type. `None` if the type does not fit into a message.
 pub fn message(datatype: &Datatype) -> Option<Vec<u8>> {
     within(datatype, 1)
 }
@@ -83,8 +83,8 @@ fn version(datatype: &Datatype) -> u8 {
     }
 }
 
-/// The type of the elements of a logged dataset as a journal has it, and the reason why the writer cannot write such elements, if
-/// it cannot. The type is then an opaque one of the same size.
+/// The element type of a logged dataset in the form of a journal, with the reason why the writer cannot write such elements, if
+/// it cannot. In that case the type is an opaque one of the same size.
 pub fn in_journal(of: &FileDatatype, filters: &[Filter]) -> (Datatype, Option<String>) {
     let mut why = None;
     let found = of_file(of).filter(|found| found.check().is_ok());
@@ -108,7 +108,7 @@ pub fn in_journal(of: &FileDatatype, filters: &[Filter]) -> (Datatype, Option<St
     }
 }
 
-/// `None` where journals have no such type.
+/// The type in the form of a journal; `None` if journals cannot express it.
 fn of_file(of: &FileDatatype) -> Option<Datatype> {
     let size = of.size;
     let is_whole = |bits: &Bits| bits.offset == 0 && u32::from(bits.precision) == 8 * size;
@@ -183,7 +183,7 @@ fn of_file(of: &FileDatatype) -> Option<Datatype> {
     })
 }
 
-/// A little-endian integer. One above 2^63 becomes its two's complement.
+/// The value of a little-endian integer. An unsigned value of 2^63 or more wraps to its two's complement.
 fn number_of(bytes: &[u8], signed: bool) -> Option<i64> {
     let is_negative = signed && bytes.last().is_some_and(|high| high & 0x80 != 0);
     let mut all = [if is_negative { 0xff } else { 0 }; 8];

@@ -55,8 +55,8 @@ pub fn metadata_image(journal: &Recorded) -> Result<Cow<'_, MetadataImage>> {
     extended(image, &journal.definitions, &outline.datasets).map(Cow::Owned)
 }
 
-/// Makes the metadata image of definitions. `datasets` are in the order of their IDs, with their present extents. Fails
-/// if an object does not fit into its header.
+/// Makes the metadata image of definitions. `datasets` are in the order of their IDs, with their current extents. Fails if an
+/// object does not fit into its header.
 pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Result<MetadataImage> {
     let mut maker = Maker::new(definitions, uses(datasets), datasets.len()).ok_or(NO_ROOM)?;
     maker.define(definitions, datasets)?;
@@ -64,8 +64,8 @@ pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Resul
     Ok(maker.image().ok_or(NO_ROOM)?)
 }
 
-/// A metadata image to which definitions add. `datasets` are all of the log, in the order of their IDs, with their present extents.
-/// Fails where an object does not fit its header, and where the image is damaged.
+/// Adds definitions to a metadata image. `datasets` are all datasets of the log in the order of their IDs, with their current
+/// extents. Fails if an object does not fit into its header, or if the image is damaged.
 pub fn extended(
     image: &MetadataImage,
     definitions: &[Definition],
@@ -99,7 +99,7 @@ fn no_room(definition: &Definition) -> Fault {
     format!("{what} does not fit an HDF5 object header").into()
 }
 
-/// The bytes of an image whose datasets have their present extents.
+/// The bytes of an image with the current extents of its datasets.
 fn with_extents(image: &MetadataImage, datasets: &[Defined]) -> Result<Vec<u8>> {
     let mut bytes = image.image.clone();
     for (id, header) in &image.logged {
@@ -114,7 +114,7 @@ fn with_extents(image: &MetadataImage, datasets: &[Defined]) -> Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// Gives datasets of a metadata image these extents, by their IDs.
+/// Sets the extents of datasets in a metadata image, by ID.
 pub fn set_extents(image: &mut MetadataImage, extents: &BTreeMap<u32, Vec<u64>>) -> Result<()> {
     for (id, dims) in extents {
         let header = image.logged.get(id).copied().flatten();
@@ -127,7 +127,7 @@ pub fn set_extents(image: &mut MetadataImage, extents: &BTreeMap<u32, Vec<u64>>)
     Ok(())
 }
 
-/// Gives the dataset with a header at this address an extent.
+/// Sets the extent of the dataset with its header at this address.
 fn set_extent(image: &mut Vec<u8>, header: u64, dims: &[u64]) -> Result<()> {
     let (mut space, mut place) = (None, None);
     object_header::messages(image, header, Mode::Checked, |message| {
@@ -144,7 +144,7 @@ fn set_extent(image: &mut Vec<u8>, header: u64, dims: &[u64]) -> Result<()> {
     let space = space.filter(|space| !space.is_shared());
     let space = space.ok_or("no dataset: it has no extent")?;
     let body = space.body(image)?;
-    // Where the extent is in both versions of the message (IV.A.2.b).
+    // The position of the extent in versions 1 and 2 of the message (IV.A.2.b).
     let at = match body[..] {
         [1, rank, ..] if usize::from(rank) == dims.len() => 8,
         [2, rank, ..] if usize::from(rank) == dims.len() => 4,
@@ -158,7 +158,7 @@ fn set_extent(image: &mut Vec<u8>, header: u64, dims: &[u64]) -> Result<()> {
     let Some(place) = place.filter(|place| !place.is_shared()) else {
         return Ok(());
     };
-    // Elements in one piece, in versions 3 and 4 (IV.A.2.i): class, address, bytes.
+    // Contiguous layout in versions 3 and 4 (IV.A.2.i): class, address, bytes.
     if let [3 | 4, 1, ..] = place.body(image)?[..] {
         let element = Objects::open(&*image)?.dataset(header)?.datatype.size;
         let bytes = dims
@@ -169,8 +169,8 @@ fn set_extent(image: &mut Vec<u8>, header: u64, dims: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// Takes the chunks of datasets away that have no elements, by the addresses of their headers: the next reader of the log chooses
-/// them. Leaves a header as it is that has no room for that.
+/// Removes the chunks of datasets without elements, given by the addresses of their headers, so that the next reader of the log
+/// chooses chunks. A header without room for the change stays as it is.
 pub fn without_chunks(image: &mut Vec<u8>, headers: &[u64]) -> Result<()> {
     for header in headers {
         let info = Objects::open(&*image)?.dataset(*header)?;
@@ -197,7 +197,7 @@ pub fn without_chunks(image: &mut Vec<u8>, headers: &[u64]) -> Result<()> {
                 (_, [1 | 2, allocation::INCREMENTAL, ..]) => {
                     replace(image, &message, 1, &[allocation::LATE])?;
                 }
-                // Version 3: the lowest two bits.
+                // Version 3: the allocation time is in the two lowest bits.
                 (_, [3, flags, ..]) if flags & 3 == allocation::INCREMENTAL => {
                     replace(image, &message, 1, &[flags & !3 | allocation::LATE])?;
                 }
@@ -215,7 +215,7 @@ fn replace(image: &mut [u8], message: &Message, at: usize, bytes: &[u8]) -> Resu
     block.map_or(Ok(()), |block| existing::set_checksum(image, block))
 }
 
-/// The uses of scales: each by a dimension of a dataset. Numbers are IDs.
+/// The uses of scales: for each scale, pairs of a dataset and one of its dimensions. Scales and datasets are IDs.
 type Uses = HashMap<u32, Vec<(u32, u32)>>;
 
 struct Maker<'a> {
@@ -223,26 +223,27 @@ struct Maker<'a> {
     objects: Vec<Made>,
     /// Numbers of objects, by path. The path of the root group is empty.
     numbers: HashMap<&'a str, usize>,
-    /// The ID of the first new dataset, and the numbers of the new ones, in the order of their IDs.
+    /// The ID of the first new dataset.
     first: u32,
+    /// The numbers of the new datasets, in the order of their IDs.
     of_datasets: Vec<usize>,
-    /// Groups with link messages, by path.
+    /// Groups with link messages, by path, with the number of their links.
     with_messages: HashMap<&'a str, usize>,
     /// The messages of datatypes. Thousands of datasets share a few types.
     datatypes: HashMap<&'a Datatype, Vec<u8>>,
     /// The last dataset, and its messages without attributes.
     last: Option<(&'a DatasetLayout, Rc<Messages>)>,
-    /// Those that definitions tell.
+    /// The uses that the definitions add.
     uses: Uses,
-    /// The image to which definitions add.
+    /// The image to add to, if there is one.
     base: Option<Base<'a>>,
 }
 
-/// The image to which definitions add.
+/// An image to which definitions add.
 struct Base<'a> {
     objects: Objects<&'a Vec<u8>>,
     image: &'a MetadataImage,
-    /// Numbers of its objects, by the addresses of their headers.
+    /// Numbers of objects in the image, by the addresses of their headers.
     numbers: HashMap<u64, usize>,
 }
 
@@ -300,7 +301,7 @@ fn new_uses(definitions: &[Definition]) -> Uses {
 }
 
 impl<'a> Maker<'a> {
-    /// `datasets` are expected.
+    /// `datasets`: the expected number of datasets, for which room is reserved.
     fn new(definitions: &'a [Definition], uses: Uses, datasets: usize) -> Option<Self> {
         let with_messages = groups_with_messages(definitions);
         let root = Made::group(with_messages.contains_key(""))?;
@@ -325,7 +326,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// One that adds to an image.
+    /// A maker that adds to an image.
     fn onto(image: &'a MetadataImage, definitions: &'a [Definition]) -> Result<Self> {
         let objects = Objects::open(&image.image)?;
         let root = objects.root();
@@ -341,7 +342,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Makes objects. `datasets` are the new ones.
+    /// Makes the objects of definitions. `datasets` are the new datasets.
     fn define(&mut self, definitions: &'a [Definition], datasets: &'a [Defined]) -> Result<()> {
         let mut next = datasets.iter();
         for definition in definitions {
@@ -356,7 +357,7 @@ impl<'a> Maker<'a> {
                     name,
                     value,
                 } => self.attribute(object, name, value),
-                // `datasets` have what these say, or `scales_of_old` adds it.
+                // `datasets` reflect these already; for datasets of the image, `scales_of_old` adds them.
                 Definition::Extent { .. }
                 | Definition::Scale { .. }
                 | Definition::Attachment { .. }
@@ -376,7 +377,7 @@ impl<'a> Maker<'a> {
         self.existing(address)
     }
 
-    /// The number of an object of the image.
+    /// The number of the object of the image with its header at this address.
     fn existing(&mut self, address: u64) -> Option<usize> {
         let numbers = &mut self.base.as_mut()?.numbers;
         let next = self.objects.len();
@@ -396,7 +397,7 @@ impl<'a> Maker<'a> {
         self.existing(address)
     }
 
-    /// Adds an object to its group. Returns its number.
+    /// Adds an object to its group. Returns the number of the object.
     fn add(&mut self, path: &'a str, object: Made) -> Option<usize> {
         let (parent, name) = path.rsplit_once('/')?;
         let parent = self.number(parent)?;
@@ -540,7 +541,7 @@ impl<'a> Maker<'a> {
         Some(())
     }
 
-    /// Adds scales and labels to datasets of the image. `datasets` are all.
+    /// Adds scales and labels to datasets of the image. `datasets` are all datasets of the log.
     fn scales_of_old(&mut self, definitions: &[Definition], datasets: &[Defined]) -> Result<()> {
         let Some(base) = &self.base else {
             return Ok(());
@@ -589,7 +590,7 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Attaches scales to dimensions of a dataset of the image.
+    /// Attaches scales to dimensions of a dataset in the image.
     fn attach(&mut self, dataset: u32, new: Vec<(u32, u32)>, rank: usize) -> Result<()> {
         const NAME: &str = "DIMENSION_LIST";
         let number = self.of_id(dataset).ok_or(NO_DATASET)?;
@@ -610,7 +611,7 @@ impl<'a> Maker<'a> {
         Ok(self.objects[number].dimension_list(lists).ok_or(NO_ROOM)?)
     }
 
-    /// Adds uses of a scale of the image.
+    /// Adds uses to a scale in the image.
     fn use_old(&mut self, scale: u32, new: Vec<(u32, u32)>) -> Result<()> {
         const NAME: &str = "REFERENCE_LIST";
         let number = self.of_id(scale).ok_or(NO_DATASET)?;
@@ -626,7 +627,8 @@ impl<'a> Maker<'a> {
             .ok_or(NO_ROOM)?)
     }
 
-    /// What an attribute of an object of the image says. Fails where it says anything else than the specification of scales has.
+    /// Reads an attribute of an object in the image with `read`. Fails if the attribute does not have the form that the
+    /// specification of dimension scales demands.
     fn old_attribute<T>(
         &self,
         number: usize,
@@ -651,8 +653,8 @@ impl<'a> Maker<'a> {
         self.texts(number, "DIMENSION_LABELS", &space, labels)
     }
 
-    /// Adds the list of the dimensions that use a scale: those of objects with numbers, and whether the type of dimensions has a sign;
-    /// then those of datasets with IDs.
+    /// Adds the list of the dimensions that use a scale. `uses` are numbers of objects with dimensions, and `signed` tells
+    /// whether the integer type of dimensions is signed. `new` are IDs of datasets with dimensions.
     fn reference_list(
         &mut self,
         scale: usize,
@@ -665,7 +667,7 @@ impl<'a> Maker<'a> {
         self.objects.get_mut(scale)?.reference_list(&uses, signed)
     }
 
-    /// The image with what was made.
+    /// The image with all new objects.
     fn onto_image(self, image: &MetadataImage) -> Result<MetadataImage> {
         let objects = self.objects.into_iter().map(|made| made.object(1));
         let (bytes, addresses) = written::add(&image.image, objects.collect())?;
@@ -713,5 +715,5 @@ impl<'a> Maker<'a> {
 
 const NO_DATASET: &str = "there is no such dataset";
 
-/// The most uses of a scale that its header lists. A message has less than 64 KiB.
+/// The largest number of uses of a scale that fits into its header. A message is shorter than 64 KiB.
 const MOST_USES_IN_HEADER: usize = 3900;

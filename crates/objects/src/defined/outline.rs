@@ -1,7 +1,7 @@
-//! The outline of a metadata image: what has to be known of its objects before definitions add to them.
+//! The outline of a metadata image: the facts about its objects that a program needs before its definitions add to them.
 //!
-//! A program of HDF5 may have made any object. What definitions cannot name, such as a name that is not UTF-8, has no path here.
-//! What they cannot describe keeps its name.
+//! An HDF5 program may have made any kind of object. An object whose name no definition can express, such as a name that is not
+//! UTF-8, is left out. An object that no definition can describe keeps only its name.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,11 +28,11 @@ pub fn outline(image: &MetadataImage) -> Result<Outline> {
 
 struct Found<'a> {
     objects: Objects<&'a Vec<u8>>,
-    /// IDs of the logged datasets, by the addresses of their headers.
+    /// The IDs of the logged datasets, by the addresses of their headers.
     ids: HashMap<u64, u32>,
-    /// Paths of the objects. That of the root group is empty.
+    /// The paths of the objects, by the addresses of their headers. The root group has an empty path.
     paths: HashMap<u64, String>,
-    /// The addresses of the scales of dimensions, by the ID of the dataset.
+    /// For each dataset by ID, the addresses of the scales of its dimensions.
     scales: Vec<(u32, Vec<Vec<u64>>)>,
 }
 
@@ -49,13 +49,13 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Goes through all groups, those with short paths first.
+    /// Visits all groups, the ones with the fewest names in their path first.
     fn walk(&mut self, outline: &mut Outline) -> Result<()> {
         let root = self.objects.root();
         let attributes = self.objects.attributes(root)?;
         outline.add_existing("/", Existing::Group, names(&attributes));
         let mut groups = VecDeque::from([root]);
-        // Links that lead to objects with other paths, or to none.
+        // Links to objects with other paths, and links that lead nowhere.
         let mut others = Vec::new();
         while let Some(group) = groups.pop_front() {
             let parent = self.paths.get(&group).cloned().unwrap_or_default();
@@ -79,7 +79,7 @@ impl<'a> Found<'a> {
                         } else {
                             format!("{parent}/{target}")
                         };
-                        // One that leads to nothing may be followed some day, by a program of HDF5.
+                        // A link that leads nowhere still takes the path: an HDF5 program may create its target later.
                         others.push((path, self.objects.find(target).ok().flatten()));
                     }
                     LinkTarget::External { .. } | LinkTarget::Other(_) => others.push((path, None)),
@@ -101,7 +101,7 @@ impl<'a> Found<'a> {
     fn object(&mut self, outline: &mut Outline, address: u64, path: &str) -> Result<bool> {
         let object = self.objects.object(address)?;
         let attributes = match object {
-            // Attributes of a committed type cannot be defined.
+            // Definitions cannot set attributes of committed types.
             Object::Datatype(_) => Vec::new(),
             _ => self.objects.attributes(address)?,
         };
@@ -165,7 +165,8 @@ impl<'a> Found<'a> {
         )
     }
 
-    /// Tells datasets of the scales of their dimensions. One that is not logged has no ID; that it is there is enough.
+    /// Adds the scales of dimensions to the datasets of the outline. A scale that is not logged has no ID; a placeholder records
+    /// that it exists.
     fn add_scales(self, outline: &mut Outline) {
         const NOT_LOGGED: u32 = u32::MAX;
         let id = |address: &u64| self.ids.get(address).copied().unwrap_or(NOT_LOGGED);
@@ -193,7 +194,7 @@ fn text(objects: &Objects<&Vec<u8>>, attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// The labels of as many dimensions.
+/// The labels of the dimensions of a dataset; `None` unless there are `rank` of them.
 fn labels(objects: &Objects<&Vec<u8>>, attribute: &Attribute, rank: usize) -> Option<Vec<String>> {
     let values = objects.values(&attribute.datatype, &attribute.bytes).ok()?;
     let label = |value: &Value| match value {
@@ -204,7 +205,8 @@ fn labels(objects: &Objects<&Vec<u8>>, attribute: &Attribute, rank: usize) -> Op
     (labels.len() == rank).then_some(labels)
 }
 
-/// The addresses of the scales of as many dimensions (HDF5 Dimension Scale Specification 1.0, `DIMENSION_LIST`).
+/// The addresses of the scales of each dimension (HDF5 Dimension Scale Specification 1.0, `DIMENSION_LIST`); `None` unless there
+/// are `rank` lists.
 pub fn lists(
     objects: &Objects<&Vec<u8>>,
     attribute: &Attribute,
@@ -226,8 +228,8 @@ pub fn lists(
     (lists.len() == rank).then_some(lists)
 }
 
-/// The uses of a scale (`REFERENCE_LIST`): the addresses of the headers of datasets, and dimensions. Also whether the type of the
-/// latter has a sign: HDF5 2 has given it up.
+/// The uses of a scale (`REFERENCE_LIST`): the header addresses of datasets, with dimensions. Also whether the integer type of
+/// dimensions is signed, which it no longer is in HDF5 2.
 pub fn uses(objects: &Objects<&Vec<u8>>, attribute: &Attribute) -> Option<(Vec<(u64, u32)>, bool)> {
     let Class::Compound { members } = &attribute.datatype.class else {
         return None;
@@ -246,6 +248,6 @@ pub fn uses(objects: &Objects<&Vec<u8>>, attribute: &Attribute) -> Option<(Vec<(
         },
         _ => None,
     };
-    // A reference that leads nowhere is no use.
+    // A reference that leads nowhere is no use of the scale.
     Some((values.iter().filter_map(one).collect(), signed))
 }

@@ -90,7 +90,7 @@ class Inspection:
     """Faults of the log that leave every dataset readable."""
     unclosed: Optional[Dict[str, Any]] = None
     """None for a closed log. Otherwise "flush", the number of the last complete flush; "state" of the job: "running", "ended"
-    or "unknown"; "unflushed", what no flush covers, if anything; "job" with "host", "pid", "user", "batch" and "since"
+    or "unknown"; "unflushed", the unflushed data, if there are any; "job" with "host", "pid", "user", "batch" and "since"
     (seconds since 1970), as far as they are known."""
 
     def dataset(self, name: str) -> Dataset:

@@ -37,70 +37,70 @@ use h5logfs_log::window::Piece;
 use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_objects::defined::metadata_image;
 
-/// What was recovered.
+/// The result of a close.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// Flushes that the file has now.
+    /// Flushes of the closed log.
     pub flushes: u64,
-    /// The last of them that the program asked for; 0 without one.
+    /// The last flush that the program asked for; 0 if there is none.
     pub asked: u64,
     pub datasets: usize,
-    /// What was dropped from the end of the journal.
+    /// The end of the journal that was dropped, if there is one.
     pub torn: Option<Torn>,
-    /// What the closed log does not have of what the program made.
+    /// Problems of the closed log: objects of the program that it lacks.
     pub diagnostics: Vec<Diagnostic>,
-    /// What was done with data that no flush covers; `None` where there were none.
+    /// The treatment of unflushed data. `None` if there were no such data.
     pub unflushed: Option<Handled>,
 }
 
-/// What was done to a log.
+/// The outcome of a close.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was not closed, and is now.
+    /// The log was not closed. Now it is.
     Recovered(Recovered),
-    /// It was closed already. A journal of an earlier time lay beside it, for this reason, and is removed.
+    /// The log was closed already. A journal of an earlier time lay beside it and is removed. The text is the reason.
     Cleared(String),
-    /// It was closed already, and there was nothing to do. These files beside it have what no flush covered.
+    /// The log was closed already, and there was nothing to do. These files beside it hold kept data.
     Closed(Vec<KeptFile>),
-    /// It was closed already. These files beside it had what no flush covered, and are removed: because the caller wants it, or
-    /// because the log has all of it.
+    /// The log was closed already. These files beside it held kept data and are removed: the caller wants it, or the log contains
+    /// all of the data.
     Discarded(Vec<PathBuf>),
 }
 
-/// How a log is closed.
+/// The way to close a log.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct How {
-    /// Keep the flushes up to this one, and nothing else. Otherwise all that were complete.
+    /// The last flush to keep; later flushes are dropped. `None` keeps all complete flushes.
     pub last_flush: Option<u64>,
-    /// The number of the journal's file, where no other one is to be closed: another job has made that.
+    /// The inode number of the journal to close. Another number means that another job has opened the log again.
     pub journal: Option<u64>,
-    /// What is done with data that no flush covers.
+    /// The treatment of unflushed data.
     pub unflushed: Unflushing,
-    /// What is asked for.
+    /// The request of the caller.
     pub asked: Asked,
 }
 
-/// What is asked for of a log that is not closed.
+/// The request of the caller for an unclosed log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// Close it, and wait until the files are on the disk. Its job has died.
+    /// Close the log, whose job has died, and wait until the files are on the disk.
     #[default]
     Close,
-    /// Close it without waiting for the disk.
+    /// Close the log without waiting for the disk.
     CloseUnsynced,
-    /// Close it for the caller, who has written it and flushed all of it.
+    /// Close the log for the caller, which has written it and flushed everything.
     CloseOwn {
         /// Wait until the files are on the disk.
         sync: bool,
     },
-    /// Only take in what no flush covers. The log stays open.
+    /// Turn unflushed data into one more flush. The log stays open.
     TakeIn,
-    /// Only tell what would be done.
+    /// Report what a close would do, and change nothing.
     Tell,
 }
 
 impl Asked {
-    /// Whether the caller has written the log, and flushed all of it.
+    /// Whether the caller has written the log and flushed everything.
     fn is_own(self) -> bool {
         matches!(self, Asked::CloseOwn { .. })
     }
@@ -115,26 +115,27 @@ impl Asked {
 struct DataFile {
     path: PathBuf,
     sections: Vec<Section>,
-    /// Where its data end.
+    /// The end of its data.
     end: u64,
     has_seals: bool,
-    /// The same entries in memory, as far as they were there before.
+    /// The part of the same entries that an earlier close left in memory.
     known: Entries,
     /// The table, once it is written.
     table: Piece,
 }
 
-/// The most bytes of entries that a process keeps in memory which closes one log after the other.
+/// The limit for entries in memory, in bytes. They stay there when one process closes one log after another.
 const MOST_KNOWN: u64 = 32 << 20;
 
-/// Closes the log at `path` from its journal. If it is interrupted, it can be repeated.
+/// Closes the log at `path` from its journal. An interrupted call can be repeated.
 pub fn recover(path: &Path, how: How) -> Result<Outcome> {
     recover_knowing(path, how, &mut KnownTable::default())
 }
 
-/// Makes one more flush of what no flush of the log at `path` covers, and leaves the log unclosed. Of a closed log that is
-/// what was kept of it, unless the log has gone on since. If this is interrupted, it can be repeated. Returns what cannot be
-/// taken in, in words.
+/// Turns unflushed data of the log at `path` into one more flush, and leaves the log unclosed.
+///
+/// For a closed log, the flush is made of its kept data, provided that no flush has been added to the log since. An interrupted
+/// call can be repeated. Returns a sentence about data that cannot be taken in.
 pub fn take_in_unflushed(path: &Path) -> Result<Option<String>> {
     let how = How {
         unflushed: Unflushing::TakeIn,
@@ -152,7 +153,7 @@ pub fn take_in_unflushed(path: &Path) -> Result<Option<String>> {
     Ok(said.map(|said| format!("{}: {said}", path.display())))
 }
 
-/// The same for a process that closes one log after the other, and takes note of what it may need of the last one.
+/// Closes a log like [`recover`], for a process that closes one log after another. `known` holds the entries of the last log.
 pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<Outcome> {
     let (dir, name) = refusal::open_directory(path)?;
     let master = SourceFile::open(&dir, &name)?;
@@ -168,13 +169,13 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
     let outcome = match lock(path, &files) {
         // The lock holds until the log is closed.
         Ok(lock) => recover_locked(log, &lock, known)?,
-        // There is no journal, or it is another log's.
+        // There is no journal, or it belongs to another log.
         Err(_) if is_closed => return closed(log, known),
         Err(e) => return Err(e),
     };
     let takes_in = how.unflushed == Unflushing::TakeIn && how.asked != Asked::Tell;
     match outcome {
-        // A run that was interrupted has made the journal of what was kept again, and no more.
+        // A run that was interrupted may have restored the journal from kept data and stopped there. The data may still wait.
         Outcome::Cleared(_) if takes_in => {
             let master = &SourceFile::open(&dir, &name)?;
             match closed(Log { master, ..log }, known)? {
@@ -182,7 +183,7 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
                 more => Ok(more),
             }
         }
-        // One has taken it in, and no more.
+        // An interrupted run may have taken kept data in without removing their file.
         Outcome::Recovered(_) if takes_in && how.asked != Asked::TakeIn => {
             let master = SourceFile::open(&dir, &name)?;
             remove_taken_in(&files, &mut all_kept(&files, &master)?)?;
@@ -192,7 +193,7 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
     }
 }
 
-/// A log that is to be closed, and how.
+/// A log to close, with the request of the caller.
 #[derive(Clone, Copy)]
 struct Log<'a> {
     path: &'a Path,
@@ -201,7 +202,7 @@ struct Log<'a> {
     how: How,
 }
 
-/// What is done with a log that is closed.
+/// Handles a log that is closed already.
 fn closed(log: Log<'_>, known: &mut KnownTable) -> Result<Outcome> {
     match look_at_closed(log)? {
         Shut::Done(outcome) => Ok(outcome),
@@ -209,11 +210,11 @@ fn closed(log: Log<'_>, known: &mut KnownTable) -> Result<Outcome> {
     }
 }
 
-/// What a look at a closed log has brought.
+/// The result of looking at a closed log.
 enum Shut {
-    /// There is no more to do.
+    /// There is nothing left to do.
     Done(Outcome),
-    /// What was kept of it has a journal again, which is locked.
+    /// The log has a journal again, made from kept data. The journal is locked.
     Restored(HeldFile),
 }
 
@@ -236,7 +237,7 @@ fn look_at_closed(log: Log<'_>) -> Result<Shut> {
             let removed = remove_taken_in(files, &mut kept)?;
             let late = kept.iter().find_map(|(_, file)| too_late(file));
             match late {
-                // A program opens it again, and what was kept is of no use to it.
+                // The program opens the log again, and the kept data are of no use to it.
                 Some(reason) if how.asked != Asked::TakeIn => Err(Error::of(path, reason)),
                 _ if removed.is_empty() => Ok(Shut::Done(Outcome::Closed(states(kept)))),
                 _ => Ok(Shut::Done(Outcome::Discarded(removed))),
@@ -255,7 +256,7 @@ fn states(kept: Vec<(Kept, KeptFile)>) -> Vec<KeptFile> {
     kept.into_iter().map(|(_, file)| file).collect()
 }
 
-/// Why what was kept cannot be taken in any more; `None` where that is not so.
+/// The reason why kept data cannot be taken in any more. `None` if they can be, or already are.
 fn too_late(file: &KeptFile) -> Option<String> {
     let why = match file.state {
         KeptState::Waits | KeptState::TakenIn { .. } => return None,
@@ -269,7 +270,7 @@ fn too_late(file: &KeptFile) -> Option<String> {
     Some(format!("{path} {why}. `--discard-unflushed` removes it"))
 }
 
-/// Fails where flushes are to be dropped of a log that is closed.
+/// Fails if the caller wants to drop flushes of a closed log.
 fn check_nothing_to_drop(path: &Path, how: How) -> Result<()> {
     if how.last_flush.is_none() {
         return Ok(());
@@ -278,10 +279,9 @@ fn check_nothing_to_drop(path: &Path, how: How) -> Result<()> {
     Err(Error::of(path, reason))
 }
 
-/// Closes a log whose journal the caller has locked: finds out what there is, does with data that no flush covers what is asked for,
-/// and closes what is left.
+/// Closes a log whose journal the caller has locked, in three phases: examine the log, treat its unflushed data, close it.
 fn recover_locked(mut log: Log<'_>, lock: &File, known: &mut KnownTable) -> Result<Outcome> {
-    // Journals that took the place of the first one. All stay locked until the end.
+    // Journals that replaced the first one. All stay locked until the end.
     let mut later: Vec<HeldFile> = Vec::new();
     let mut taken_in = None;
     let outcome = loop {
@@ -321,28 +321,29 @@ fn recover_locked(mut log: Log<'_>, lock: &File, known: &mut KnownTable) -> Resu
     })
 }
 
-/// What there is of a log whose journal is locked.
+/// The state of a log whose journal is locked.
 enum Examined {
-    /// A log that is not closed.
+    /// The log is not closed.
     Unclosed(Box<Unclosed>),
-    /// A closed log. A journal of an earlier time lay beside it, for this reason, and is removed unless nothing is to be done.
+    /// The log is closed. A journal of an earlier time lay beside it, and is removed unless the caller wants a report only. The
+    /// text is the reason.
     Stale(String),
-    /// A closed log without a journal: the job has closed it meanwhile, or the journal is another log's.
+    /// The log is closed and has no journal. Either its job has closed it meanwhile, or the journal belongs to another log.
     Closed,
 }
 
-/// A log that is not closed.
+/// A log that has not been closed.
 struct Unclosed {
     begun: Begun,
     /// The journal up to the last flush that is kept.
     kept: Recorded,
     /// Flushes of the whole journal.
     flushes: u64,
-    /// Data that no flush covers. `None` where the caller has flushed all.
+    /// Unflushed data. `None` if the caller has flushed everything.
     unflushed: Option<Found>,
 }
 
-/// The first phase: finds out what there is. It changes nothing but a journal of an earlier time.
+/// The first phase: examines the log. The only change that it makes is to remove a journal of an earlier time.
 fn examine(log: Log<'_>, lock: &File) -> Result<Examined> {
     let Log {
         path,
@@ -396,19 +397,19 @@ fn examine(log: Log<'_>, lock: &File) -> Result<Examined> {
     })))
 }
 
-/// The second phase: does with data that no flush covers what is asked for.
+/// The second phase: treats unflushed data as the caller wants.
 fn handle_unflushed(log: Log<'_>, lock: &File, found: &mut Unclosed) -> Result<Next> {
     match found.unflushed.take() {
         Some(unflushed) if found.kept.flushes() == found.flushes => {
             unflushed.handle(log.path, log.files, &found.kept, log.how, lock)
         }
-        // They follow flushes that are dropped.
+        // The data follow flushes that are dropped.
         Some(unflushed) => Ok(Next::Done(unflushed.discarded())),
         None => Ok(Next::Done(None)),
     }
 }
 
-/// The third phase: closes the log. First all reads, because they can fail, then the writes.
+/// The third phase: closes the log. All reads come before all writes, because reads can fail.
 fn close(
     log: Log<'_>,
     lock: &File,
@@ -432,16 +433,16 @@ fn close(
         return Ok(Outcome::Recovered(Recovered::of(kept, handled)));
     }
     let syncs = how.asked.syncs();
-    // The names of all files are on the disk, and so is the journal with the state that the job has begun with: without the
-    // flushes since, it says what the log is until the close has come to its end. If it comes back then, the file proves that
-    // it is closed. A program that closes its log for each step waits for the disk once less for each of these.
+    // If the log goes on from a closed state, the names of its files are on the disk already. So is the journal with the state at
+    // the start of the job, which describes the log until the close is complete. If a crash brings the journal back later, the
+    // log file proves that it is closed. Programs that close their log after each step save three waits for the disk this way.
     let goes_on = how.asked.is_own() && kept.header.append.is_some() && kept.header.subfiles == 0;
     if syncs && !goes_on {
-        // What the front says before all is there, the journal has to say.
+        // The journal must describe the log until all that the front leads to is on the disk.
         let synced = lock.sync_data();
         synced.map_err(|e| Error::io(journal::path_of(path), e))?;
     }
-    // Holds the lock of the journal that takes the place of the old one.
+    // Holds the lock of the journal that replaces the old one.
     let shortened = if kept.flushes() < *flushes {
         Some(drop_flushes(path, kept, &data_files, lock)?)
     } else {
@@ -472,14 +473,14 @@ fn close(
     }))
 }
 
-/// The journal as it was before it was read. A job on a node that does not see its lock goes on to write.
+/// The length of the journal before it was read. A job on a node that does not see the lock keeps writing.
 struct Begun {
-    /// `None` where its job is the caller, which writes no more.
+    /// `None` if the journal's job is the caller, which no longer writes.
     len: Option<u64>,
 }
 
 impl Begun {
-    /// Fails where the journal is that of another job than the caller's.
+    /// Fails if the journal belongs to another job than the caller expects.
     fn of(path: &Path, lock: &File, how: How) -> Result<Self> {
         let found = lock.metadata();
         let found = found.map_err(|e| Error::io(journal::path_of(path), e))?;
@@ -491,7 +492,7 @@ impl Begun {
         })
     }
 
-    /// Fails where the journal has grown: its job still runs.
+    /// Fails if the journal has grown: its job still runs.
     fn check(&self, path: &Path, lock: &File) -> Result<()> {
         let Some(len) = self.len else {
             return Ok(());
@@ -509,7 +510,7 @@ impl Begun {
 }
 
 impl Recovered {
-    /// A log of which the journal keeps these flushes.
+    /// The result for a log whose journal keeps these flushes.
     fn of(kept: &Recorded, unflushed: Option<Handled>) -> Self {
         Recovered {
             flushes: kept.flushes(),
@@ -523,7 +524,7 @@ impl Recovered {
 }
 
 impl Outcome {
-    /// The same where this was done before, with data that no flush covered.
+    /// Adds the treatment of unflushed data, which came before the close.
     fn with(self, handled: Handled) -> Self {
         match self {
             Outcome::Recovered(recovered) => Outcome::Recovered(Recovered {
@@ -535,17 +536,17 @@ impl Outcome {
     }
 }
 
-/// Data that no flush covers.
+/// Unflushed data of a log.
 struct Found {
     all: Unflushed,
-    /// What of it a run before this one, or one that was interrupted, has kept.
+    /// The file of kept data that an earlier or interrupted run has made of them.
     kept: Option<Kept>,
 }
 
-/// How the close goes on.
+/// The way on from unflushed data.
 enum Next {
     Done(Option<Handled>),
-    /// From the begin, with another journal.
+    /// Start over with this journal.
     Again(HeldFile, Handled),
 }
 
@@ -572,7 +573,7 @@ impl Found {
         })
     }
 
-    /// Does with them what the caller wants.
+    /// Treats the data as the caller wants.
     fn handle(
         self,
         path: &Path,
@@ -625,12 +626,12 @@ impl Found {
     }
 }
 
-/// Removes the journal of a log that is closed, which the caller has locked, and what else is left. Until the directory is on the
-/// disk, a crash of the system may bring it back.
+/// Removes the journal of a closed log, which the caller has locked, and files that are no longer needed. A crash of the system
+/// may bring the journal back until the directory is on the disk.
 fn remove_journal(path: &Path, dir: &SourceDir, how: How, lock: &File) -> Result<()> {
     if !how.asked.is_own() {
         remove_left_behind(path);
-        // A flush has them, or they are kept elsewhere, or are to be thrown away.
+        // The data of spill files are in a flush or kept elsewhere, or are to be discarded.
         remove_spills(path).map_err(|e| Error::io(spill_dir(path), e))?;
     }
     let journal_path = journal::path_of(path);
@@ -643,15 +644,15 @@ fn remove_journal(path: &Path, dir: &SourceDir, how: How, lock: &File) -> Result
     remove().map_err(|e| Error::io(&journal_path, e))
 }
 
-/// Whether a log that was closed proves that by itself. Then a crash of the system may bring its journal back.
+/// Whether a closed log proves by itself that it is closed. If so, a journal that a crash of the system brings back does no harm.
 fn proves_its_close(files: &LogFiles<'_>) -> Result<bool> {
     let master = SourceFile::open(files.dir(), files.log())?;
     let seal = sealed(&master).map_err(|fault| Error::of(master.path(), fault))?;
     Ok(seal.is_some())
 }
 
-/// Drops the flushes behind those that are kept. First the journal forgets them: what it has left is true of each data file,
-/// before that is replaced and after. Returns the new journal, which is locked.
+/// Drops the flushes after the last one to keep. The journal is shortened first: its remaining part is true of each data file,
+/// both before and after the file is replaced. Returns the new journal, which is locked.
 fn drop_flushes(
     path: &Path,
     kept: &Recorded,
@@ -675,15 +676,16 @@ fn drop_flushes(
         };
         shorten_data().map_err(|e| Error::io(&file.path, e))?;
     }
-    // They have one directory.
+    // All data files lie in one directory.
     if let Some(file) = data_files.first() {
         sync(parent(&file.path))?;
     }
     Ok(shortened)
 }
 
-/// Replaces a file by a new one with its first `len` bytes, which `begin` is shown while it is empty. A program that has the old
-/// file open keeps reading the dropped flushes. In the same file it would read other bytes in their place, and not notice.
+/// Replaces a file by a new file with its first `len` bytes. `begin` is called with the new file while it is empty. A program
+/// that has the old file open keeps reading the dropped flushes; in a file shortened in place it would read other bytes without
+/// notice.
 fn shorten(
     path: &Path,
     old: &File,
@@ -697,8 +699,8 @@ fn shorten(
     })
 }
 
-/// Removes what processes have left that died while they created files of the log: the caller has the lock of its journal, so
-/// that no other process creates one. Where that fails, it does no harm.
+/// Removes files that dead processes left while they created files of the log. The lock of the journal keeps other processes from
+/// creating files meanwhile. A failure does no harm.
 fn remove_left_behind(path: &Path) {
     let log = path.file_name().unwrap_or_default();
     let beside = [log.to_owned(), journal::path_of(Path::new(log)).into()];
@@ -711,10 +713,10 @@ fn remove_left_behind(path: &Path) {
     }
 }
 
-/// Forces what was written to the disk. `are_named`: the names of all files are there already.
+/// Forces all written bytes to the disk. `are_named`: the names of all files are on the disk already.
 fn sync_all(path: &Path, data_files: &[DataFile], are_named: bool) -> Result<()> {
     data_files.iter().try_for_each(|file| sync(&file.path))?;
-    // Names that the job has not forced to the disk.
+    // The job has not forced these names to the disk.
     if let Some(file) = data_files.first()
         && !are_named
     {
@@ -727,17 +729,17 @@ fn sync_all(path: &Path, data_files: &[DataFile], are_named: bool) -> Result<()>
     Ok(())
 }
 
-/// The objects of a log that is closed.
+/// The objects of a closed log.
 struct Objects<'a> {
     journal: &'a Recorded,
     made: Made<'a>,
 }
 
-/// How they are made.
+/// The maker of the objects.
 enum Made<'a> {
-    /// Without libhdf5: also the front of their file.
+    /// Our own code, which also makes the front of the file.
     Plainly(ClosedObjects),
-    /// By libhdf5, with the creation properties of the file that gets them.
+    /// libhdf5, with the creation properties of the new file.
     ByLibrary { image: OpenImage<'a>, creation: Id },
 }
 
@@ -752,7 +754,7 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The objects of a log in one file, if libhdf5 need not make them.
+/// The objects of a log in one file, unless libhdf5 has to make them.
 fn plain_objects(journal: &Recorded) -> Option<ClosedObjects> {
     if journal.header.subfiles > 0 {
         return None;
@@ -772,8 +774,9 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added. `is_synced`: the front of
-    /// the file with the objects is written when all that it leads to is on the disk.
+    /// Turns the files of the log into HDF5 files, and leaves the journal in place. Returns diagnostics about objects that could
+    /// not be added. `is_synced`: the front of the file with the objects is written only after all that it leads to is on the
+    /// disk.
     fn write_closed(
         &self,
         path: &Path,
@@ -813,7 +816,7 @@ impl<'a> Objects<'a> {
             [file] if !is_apart => of_file(file),
             _ => front(Role::Master),
         };
-        // Before anything says that it is closed: this may fail.
+        // This step may fail, so it comes before any file says that it is closed.
         let made = WithObjects::of(path, own, creation, image)?;
         for file in data_files.iter().filter(|_| is_apart) {
             put_front(&file.path, of_file(file), creation)?;
@@ -825,7 +828,7 @@ impl<'a> Objects<'a> {
         Ok(made.diagnostics)
     }
 
-    /// Writes front and objects of a log in one file.
+    /// Writes the front and the objects of a log in one file.
     fn write_plainly(
         &self,
         path: &Path,
@@ -852,8 +855,7 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// Locks the journal of the log at `path`. Fails if the job still runs, which holds the lock, and if the journal belongs
-/// to another user.
+/// Locks the journal of the log at `path`. Fails if a running job holds the lock, or if the journal belongs to another user.
 fn lock(path: &Path, files: &LogFiles<'_>) -> Result<File> {
     let place = SourcePath::below(journal::path_of(files.log()));
     let journal_path = files.full_path(&place);
@@ -864,12 +866,12 @@ fn lock(path: &Path, files: &LogFiles<'_>) -> Result<File> {
         io::ErrorKind::WouldBlock => Error::of(path, refusal::running(files)),
         _ => Error::io(&journal_path, e),
     })?;
-    // What is not seen would be lost.
+    // Bytes of the journal that this node does not see yet would be lost.
     refresh(&file);
     Ok(file)
 }
 
-/// Fails where the journal that was read is not the one that is locked: a new job has replaced the log in between.
+/// Fails if the journal that was read is not the locked one: a new job has replaced it in between.
 fn check_locked(lock: &File, read: Identity) -> io::Result<()> {
     let locked = Identity::from(&lock.metadata()?);
     if (locked.device, locked.inode) == (read.device, read.inode) {
@@ -878,7 +880,7 @@ fn check_locked(lock: &File, read: Identity) -> io::Result<()> {
     Err(io::Error::other("another file has taken its name"))
 }
 
-/// The journal up to the flush `last`, or all of it. A damaged journal is read up to `last` only.
+/// The journal up to flush `last`, or all of it. A damaged journal is read only with a `last`.
 fn choose_flushes(
     path: &Path,
     files: &LogFiles<'_>,
@@ -913,7 +915,7 @@ fn choose_flushes(
     }
 }
 
-/// Fails where not all of a flush that is kept can be read, as far as readers compare it.
+/// Fails if a flush to keep cannot be read completely. Readers compare flushes to the same limit ([`MOST_DATA`]).
 fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<()> {
     if !is_sealed(journal) {
         return Ok(());
@@ -933,7 +935,7 @@ fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<
     Err(Error::of(path, reason))
 }
 
-/// The error of a log whose data files do not have all of its flushes, with what can be done about it.
+/// The error of a log whose data files lack some of its flushes. Names the option that helps.
 fn with_way_out(files: &LogFiles<'_>, journal: &Recorded, damage: Error) -> Error {
     let Error::BadFile { path, reason } = damage else {
         return damage;
@@ -954,8 +956,8 @@ fn words_of_way_out(last: Option<u64>) -> String {
     }
 }
 
-/// The last flush up to which data files have all that the journal speaks of, so that the log can be closed with it. `None` where it
-/// cannot be closed with any.
+/// The last flush with which the log can be closed: up to it, the data files hold everything that the journal lists. `None` if
+/// the log cannot be closed with any flush.
 fn last_whole(files: &LogFiles<'_>, journal: &Recorded) -> Option<u64> {
     let sources = open_data_files(files, &journal.header).ok()?;
     let is_whole = |commits: usize| {
@@ -970,7 +972,7 @@ fn last_whole(files: &LogFiles<'_>, journal: &Recorded) -> Option<u64> {
     let whole = numbers.partition_point(|commits| is_whole(*commits));
     let last = match whole.checked_sub(1) {
         Some(at) => journal.commits.get(at)?.flush,
-        // Without a flush it has nothing. An append begins with a state that it needs.
+        // No flush is whole, so the log is empty. An append needs the state at its start.
         None => 0,
     };
     let unseen = is_sealed(journal)
@@ -1019,7 +1021,7 @@ fn read_data_files(
     sources.into_iter().enumerate().map(read).collect()
 }
 
-/// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section for each rank.
+/// Writes the table of a data file after its data (`docs/formats/logvol.md`, section 4): one section for each rank.
 fn write_table(data_file: &mut DataFile, id: &FileId) -> io::Result<Piece> {
     let end = data_file.end;
     let mut options = OpenOptions::new();
@@ -1035,7 +1037,7 @@ fn write_table(data_file: &mut DataFile, id: &FileId) -> io::Result<Piece> {
     Ok(table)
 }
 
-/// What the close makes of a data file that has its table.
+/// The closed form of a data file that has its table.
 fn closed_log<'a>(journal: &'a Recorded, file: &DataFile) -> ClosedLog<'a> {
     ClosedLog {
         header: &journal.header,
@@ -1071,7 +1073,7 @@ mod tests {
 
     const ID: FileId = FileId([7; 16]);
 
-    /// A metadata image, and the headers of its logged datasets. `more` adds objects.
+    /// A metadata image, and the header addresses of its logged datasets. `more` adds objects.
     fn metadata_image(more: impl Fn(&Id, &Id) -> Made<()>) -> Made<(Vec<u8>, Vec<u64>)> {
         let file = h5::create_in_memory(&h5::new_file_creation()?)?;
         let root = h5::open_group(&file, c"/")?;
@@ -1181,7 +1183,7 @@ mod tests {
         )
     }
 
-    /// Makes a group whose links are messages of its header: their names are not ASCII.
+    /// Makes a group with link messages in its header, because the names of its links are not ASCII.
     fn unicode_names(root: &Id, dataset: &Id) -> Made<()> {
         let creation = h5::new_group_creation()?;
         let group = h5::create_group(root, &Link::ascii("names"), &creation)?;
@@ -1217,7 +1219,7 @@ mod tests {
         Recorded::read(&SourceFile::open(&below, &name).unwrap()).unwrap()
     }
 
-    /// What a scan finds in the log that is closed with these objects.
+    /// The scan of a log that was closed with these objects.
     fn closed(path: &Path, objects: &Objects<'_>) -> Snapshot {
         std::fs::write(path, unclosed_front(&ID)).unwrap();
         let mut data_files = [DataFile {
@@ -1248,7 +1250,7 @@ mod tests {
         compare_both(dir.path(), &journal, headers.len());
     }
 
-    /// Compares what a scan finds where libhdf5 makes the objects, and where it does not.
+    /// Compares scans of two closed logs: libhdf5 made the objects of one, our code those of the other.
     fn compare_both(dir: &Path, journal: &Recorded, datasets: usize) {
         let plainly = Objects::of(dir, journal).unwrap();
         assert!(matches!(plainly.made, super::Made::Plainly(_)));
@@ -1274,7 +1276,7 @@ mod tests {
         assert!(found.image == wanted.image, "the images differ");
     }
 
-    /// One of each kind of datatype, and some in others.
+    /// One datatype of each kind, and some that nest.
     fn datatypes() -> Vec<Datatype> {
         let mut all = Vec::new();
         for big_endian in [false, true] {
@@ -1334,7 +1336,7 @@ mod tests {
         all
     }
 
-    /// Definitions with objects of all kinds, and how many datasets they make.
+    /// Definitions of objects of all kinds, and the number of their datasets.
     fn definitions() -> (Vec<Definition>, usize) {
         let attribute = |object: &str, name: &str, value: Value| Definition::Attribute {
             object: object.into(),
@@ -1401,7 +1403,7 @@ mod tests {
         (all, datasets)
     }
 
-    /// Scales, and what uses them: the datasets have IDs from `first` on.
+    /// Dimension scales and their uses. The IDs of the datasets begin with `first`.
     fn scales(first: u32) -> Vec<Definition> {
         let dataset = |path: &str, dims: &[u64]| Definition::Dataset {
             path: path.into(),
@@ -1444,7 +1446,7 @@ mod tests {
         let is_dataset = |one: &&Definition| matches!(one, Definition::Dataset { .. });
         let more = of_scales.iter().filter(is_dataset).count();
         all.extend(of_scales);
-        // In the root group a name that is not ASCII changes what the front has.
+        // A name in the root group that is not ASCII changes the front.
         let names = ["/größe", "/größe/_a", "/größe/é"];
         let groups = names.map(|path| Definition::Group { path: path.into() });
         for groups in [&[][..], &groups] {
@@ -1482,15 +1484,15 @@ mod tests {
         assert_eq!(after.datasets.len(), before.datasets.len() - 100);
     }
 
-    /// Of a filter that no libhdf5 has.
+    /// A filter that no libhdf5 has.
     const FOREIGN: Filter = Filter {
         id: 300,
         flags: OPTIONAL,
         values: Vec::new(),
     };
 
-    /// Chunked datasets that are not logged, of which chunks 2 and 5 were written: of integers, with a filter that nobody has; of
-    /// texts; and of references. They have 64 chunks of three elements.
+    /// Makes three chunked datasets that are not logged: of integers with a filter that no libhdf5 has, of texts, and of
+    /// references. Each has 64 chunks of three elements, of which chunks 2 and 5 are written.
     fn unlogged(root: &Id, dataset: &Id) -> Made<()> {
         let make = |name: &str, datatype: &Id, filters: &[Filter]| {
             let creation = h5::new_dataset_creation()?;
@@ -1531,7 +1533,7 @@ mod tests {
         Ok(())
     }
 
-    /// The chunks of a dataset in an image: where they begin, their filter masks and stored bytes.
+    /// The chunks of a dataset in an image: their first elements, filter masks and stored bytes.
     fn chunks(image: &Vec<u8>, path: &str) -> Vec<(u64, u32, Vec<u8>)> {
         let objects = HdfObjects::open(image).unwrap();
         let info = objects
@@ -1556,7 +1558,7 @@ mod tests {
         let objects = Objects::of(dir.path(), &journal).unwrap();
         assert!(matches!(objects.made, super::Made::ByLibrary { .. }));
         let scanned = closed(&dir.path().join("log"), &objects);
-        // What it was written from has been read twice: once for the closed file, and once for the image of its view.
+        // The chunks were copied twice: into the closed file, and from there into the image of its view.
         assert_eq!(chunks(&scanned.image, "/foreign"), wanted);
         let places = |path| {
             let chunks = chunks(&scanned.image, path).into_iter();
@@ -1566,7 +1568,7 @@ mod tests {
             [places("/texts"), places("/references")],
             [[6, 15], [6, 15]]
         );
-        // The heaps of its texts are there, too.
+        // The heaps of the texts are copied, too.
         let file = h5::open_image(&scanned.image).unwrap();
         let dataset = h5::open_dataset(&file, c"/texts").unwrap();
         let space = h5::dataset_space(&dataset).unwrap().create().unwrap();
@@ -1579,8 +1581,8 @@ mod tests {
         );
     }
 
-    /// libhdf5 tells of an unlimited virtual dataset what its source has, and of a source without an extent, as a stub dataset is, what was
-    /// in memory.
+    /// The extent of an unlimited virtual dataset comes from its source. For a source without an extent, such as a stub dataset,
+    /// libhdf5 reports whatever was in memory.
     #[test]
     fn a_virtual_dataset_has_the_extent_that_its_program_has_seen() {
         let dir = tempfile::tempdir().unwrap();
@@ -1618,7 +1620,7 @@ mod tests {
         assert_eq!(of("/virtual"), of("/grows"));
     }
 
-    /// What has no room is unreadable, and nothing else.
+    /// An object without room is unreadable. All other objects stay readable.
     #[test]
     fn objects_that_are_too_large_are_left_out() {
         let dir = tempfile::tempdir().unwrap();
@@ -1668,7 +1670,7 @@ mod tests {
         );
     }
 
-    /// References behind a filter that nobody has cannot be translated, so there is no closed log of them.
+    /// References behind a filter that no libhdf5 has cannot be translated, so their log cannot be closed.
     #[test]
     fn a_close_that_fails_leaves_the_front_as_it_was() {
         let (image, headers) = metadata_image(|root, _| {

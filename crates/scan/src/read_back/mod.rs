@@ -1,5 +1,5 @@
-//! What definitions have made, read back as definitions with libhdf5: tests compare the two. What definitions cannot say is an error,
-//! but for the times of objects, and the order of names in a group.
+//! Reads objects back as definitions, with libhdf5, so that tests can compare them with the original definitions. Objects that
+//! definitions cannot describe are an error, except for the times of objects and the order of names in a group.
 
 mod scales;
 mod tests;
@@ -34,7 +34,7 @@ fn of_closed(dir: &SourceDir, name: &Path) -> CoreResult<Vec<Definition>> {
     of_file(&file, &LogVolObjects, used).map_err(bad)
 }
 
-/// The definitions that make the objects of a file in a layout. `used` IDs were ever given to datasets.
+/// The definitions that make the objects of a file in a layout. `used` is the number of IDs that datasets have ever had.
 fn of_file(file: &Id, layout: &dyn LayoutObjects, used: i64) -> Result<Vec<Definition>> {
     let mut collector = Collector {
         file,
@@ -56,27 +56,27 @@ struct Collector<'a> {
     file: &'a Id,
     layout: &'a dyn LayoutObjects,
     scale_types: ScaleTypes,
-    /// Addresses of the objects that were found.
+    /// The addresses of the objects found so far.
     seen: HashSet<u64>,
     groups: Vec<Definition>,
     attributes: Vec<Definition>,
-    /// By ID.
+    /// The datasets by ID.
     datasets: BTreeMap<i64, Found>,
 }
 
-/// A dataset of the log.
+/// A logged dataset.
 struct Found {
-    /// Address of its stub dataset.
+    /// The address of its stub dataset.
     address: u64,
     path: String,
     layout: DatasetLayout,
     scales: Stored,
 }
 
-/// A group whose links are still to be followed.
+/// A group whose links have not been followed yet.
 struct Group {
     id: Id,
-    /// Without a slash at the end: the root group has an empty path.
+    /// The path without a slash at the end, so the root group has an empty path.
     path: String,
 }
 
@@ -91,7 +91,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Takes in what the links of a group lead to. Returns the groups among it.
+    /// Reads the objects that the links of a group lead to. Returns the groups among them.
     fn links(&mut self, group: &Group) -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         for link in h5::links(&group.id)? {
@@ -183,7 +183,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// All definitions. `used` IDs were ever given to datasets.
+    /// All definitions. `used` is the number of IDs that datasets have ever had.
     fn definitions(self, used: i64) -> Result<Vec<Definition>> {
         let numbers = || self.datasets.keys().copied();
         if !numbers().eq(0..used) {
@@ -214,7 +214,7 @@ impl Collector<'_> {
     }
 }
 
-/// The definition of a dataset with its present extent, without scales and labels.
+/// The definition of a dataset with its current extent, without scales and labels.
 fn definition(defined: &Defined) -> Definition {
     Definition::Dataset {
         path: defined.path.clone(),
@@ -222,14 +222,14 @@ fn definition(defined: &Defined) -> Definition {
     }
 }
 
-/// The definitions of the scales and labels of all datasets, which are in the order of IDs.
+/// The definitions of the scales and labels of all datasets. `datasets` are in the order of their IDs.
 fn scale_definitions(datasets: &[Defined]) -> Vec<Definition> {
     let numbered = || (0u32..).zip(datasets);
     let scales = numbered().filter_map(|(dataset, defined)| {
         let name = defined.scales.name.clone()?;
         Some(Definition::Scale { dataset, name })
     });
-    // A scale must be one before it is attached.
+    // A dataset must be a scale before it is attached.
     let mut definitions: Vec<Definition> = scales.collect();
     for (dataset, defined) in numbered() {
         for (dimension, scales) in (0u32..).zip(&defined.scales.attached) {
@@ -250,7 +250,7 @@ fn scale_definitions(datasets: &[Defined]) -> Vec<Definition> {
     definitions
 }
 
-/// Fails where an object has what no definition gives it.
+/// Fails if an object has a property that no definition can set.
 fn check_object(id: &Id, creation: &Id) -> Result<()> {
     if h5::comment(id)?.is_some() {
         return Err("it has a comment".into());

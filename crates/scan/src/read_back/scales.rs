@@ -1,4 +1,4 @@
-//! Dimension scales and labels, as the close writes them.
+//! Dimension scales and labels in the form that the close writes.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -7,7 +7,7 @@ use super::Result;
 use crate::hdf5_sys::{self as h5, Id, Space, Values};
 use h5logfs_log::journal::scales::Scales;
 
-/// What the attributes of a dataset say of scales and labels.
+/// The scales and labels of a dataset, from its attributes.
 #[derive(Debug, Default)]
 pub struct Stored {
     name: Option<String>,
@@ -16,7 +16,7 @@ pub struct Stored {
     labels: Vec<String>,
 }
 
-/// The types of these attributes. An attribute of another type is one of the user.
+/// The datatypes of scale attributes. An attribute of another type belongs to the user.
 pub struct ScaleTypes {
     dimension_list: Id,
     text: Id,
@@ -30,7 +30,7 @@ impl ScaleTypes {
         })
     }
 
-    /// Reads scales and labels of a dataset with so many dimensions. Returns the names of the other attributes, too.
+    /// Reads the scales and labels of a dataset of rank `rank`. Also returns the names of its other attributes.
     pub fn read(
         &self,
         dataset: &Id,
@@ -41,7 +41,7 @@ impl ScaleTypes {
         if names.iter().any(|name| name.as_c_str() == c"CLASS")
             && terminated_text(dataset, c"CLASS")?.as_deref() == Some("DIMENSION_SCALE")
         {
-            // The uses of a scale follow from what it is attached to.
+            // The uses of a scale follow from the datasets that it is attached to.
             names.retain(|name| ![c"CLASS", c"REFERENCE_LIST"].contains(&name.as_c_str()));
             let name = if names.iter().any(|name| name.as_c_str() == c"NAME") {
                 terminated_text(dataset, c"NAME")?.filter(|name| !name.is_empty())
@@ -75,7 +75,7 @@ impl ScaleTypes {
 }
 
 impl Stored {
-    /// With the IDs of the scales. `ids` has those of all datasets, by their addresses.
+    /// Replaces addresses of scales by IDs. `ids` maps the addresses of all datasets to their IDs.
     pub fn resolved(self, ids: &HashMap<u64, u32>) -> Result<Scales> {
         let id = |address: &u64| {
             let id = ids.get(address).copied();
@@ -91,7 +91,7 @@ impl Stored {
     }
 }
 
-/// A text that ends with its only zero; `None` where the attribute is anything else.
+/// A text whose only zero byte is its last byte; `None` if the attribute is anything else.
 fn terminated_text(dataset: &Id, name: &std::ffi::CStr) -> Result<Option<String>> {
     let attribute = h5::open_attribute(dataset, name)?;
     let datatype = h5::attribute_type(&attribute)?;
@@ -111,7 +111,7 @@ fn terminated_text(dataset: &Id, name: &std::ffi::CStr) -> Result<Option<String>
     Ok(h5::equal_types(&datatype, &wanted)?.then_some(text))
 }
 
-/// The values of an attribute that has one of this type for each dimension.
+/// The values of an attribute with one element of this type for each dimension; `None` if the attribute is anything else.
 fn of_dimensions(attribute: &Id, datatype: &Id, rank: usize) -> Result<Option<Values>> {
     let own = h5::attribute_type(attribute)?;
     let is_one = h5::committed(&own)?.is_none()

@@ -1,4 +1,4 @@
-//! What was defined comes back from the metadata image and from the closed log, and what definitions cannot say is refused.
+//! Definitions come back from the metadata image and from the closed log. Objects that definitions cannot describe are refused.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::CStr;
@@ -54,7 +54,7 @@ impl Closed {
         closed
     }
 
-    /// Closed by libhdf5.
+    /// A log that libhdf5 closes.
     fn of(definitions: &[Definition]) -> Self {
         let closed = Closed::begin();
         closed.close(&image(definitions));
@@ -77,7 +77,7 @@ impl Closed {
         write_objects(&self.path(), front, image, false).unwrap();
     }
 
-    /// Closed without libhdf5.
+    /// A log that our own code closes.
     fn plainly(image: &MetadataImage) -> Self {
         let closed = Closed::begin();
         let log = LogToClose {
@@ -114,7 +114,7 @@ impl Closed {
     }
 }
 
-/// In an order that does not depend on that of their making. That of attributes may change when HDF5 moves them.
+/// Definitions in an order that does not depend on their creation. The order of attributes may change when HDF5 moves them.
 fn sorted(definitions: &[Definition]) -> Vec<Definition> {
     let mut sorted = definitions.to_vec();
     sorted.sort_by_key(|definition| match definition {
@@ -127,7 +127,7 @@ fn sorted(definitions: &[Definition]) -> Vec<Definition> {
         Definition::Label {
             dataset, dimension, ..
         } => (5, String::new(), [*dataset, *dimension]),
-        // Their order is that of the IDs.
+        // The order of these definitions is the order of IDs.
         Definition::Dataset { .. } | Definition::Extent { .. } => (1, String::new(), [0; 2]),
     });
     sorted
@@ -159,7 +159,7 @@ fn leaf() -> impl Strategy<Value = Datatype> {
             let size = 1 << size;
             let all = 64 - 8 * size;
             let least = if signed { i64::MIN >> all } else { 0 };
-            // In eight bytes it is the largest number without a sign.
+            // In eight bytes, -1 stands for the largest unsigned number.
             let most = if signed {
                 !least
             } else {
@@ -198,7 +198,7 @@ fn datatype() -> impl Strategy<Value = Datatype> {
                 end = offset + datatype.size();
                 listed.push((format!("m{number}_é"), offset, datatype));
             }
-            // Names in another order than places.
+            // The members are not listed in the order of their offsets.
             listed.reverse();
             Datatype::compound(end, listed)
         });
@@ -227,7 +227,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     prop_oneof![elements, texts, "[a-zµ ]{0,5}".prop_map(Value::Text)]
 }
 
-/// Without the path.
+/// A layout for any path.
 fn any_layout() -> impl Strategy<Value = DatasetLayout> {
     let dims = prop::collection::vec((0u64..5, prop::option::of(0u64..5)), 0..4);
     let options = (any::<bool>(), any::<bool>(), any::<bool>());
@@ -263,7 +263,7 @@ fn any_layout() -> impl Strategy<Value = DatasetLayout> {
     })
 }
 
-/// Paths, names and what scales mean decide which of these are possible.
+/// Any definition. Paths, names and the meaning of scales decide which ones are possible.
 fn any_definition() -> impl Strategy<Value = Definition> {
     let path = || {
         let names = prop::sample::select(vec!["a", "_b", "__c", "_LOG", "dé", "CLASS"]);
@@ -308,7 +308,7 @@ fn any_definition() -> impl Strategy<Value = Definition> {
     ]
 }
 
-/// Those that are possible after those before them.
+/// The definitions that are possible after the ones before them.
 fn possible(definitions: Vec<Definition>) -> Vec<Definition> {
     let mut outline = Outline::default();
     let is_possible = |definition: &Definition| outline.add(definition).is_ok();
@@ -355,38 +355,29 @@ proptest! {
     }
 }
 
-/// An object header has no room for the list of so many uses of a scale.
-#[test]
-fn a_scale_with_many_uses_comes_back() {
-    const USES: u32 = 5000;
-    let dataset = |number: u32| Definition::Dataset {
+/// A dataset of the root group.
+fn dataset(number: u32) -> Definition {
+    Definition::Dataset {
         path: format!("/{number}"),
         layout: Box::new(DatasetLayout::fixed(Datatype::float(4), &[4])),
-    };
-    let text = |name: &str, text: &str| Definition::Attribute {
-        object: "/0".into(),
-        name: name.into(),
-        value: Value::from(text),
-    };
-    let mut definitions = vec![dataset(0), text("units", "K"), text("_größe", "many")];
-    definitions.push(Definition::Scale {
-        dataset: 0,
-        name: "x".into(),
-    });
-    for dataset_id in 1..=USES {
-        definitions.push(dataset(dataset_id));
-        definitions.push(Definition::Attachment {
-            dataset: dataset_id,
+    }
+}
+
+/// Datasets with the IDs 1 to `count`, each of which uses dataset 0 as its scale.
+fn datasets_with_scale(count: u32) -> impl Iterator<Item = Definition> {
+    (1..=count).flat_map(|id| {
+        let attachment = Definition::Attachment {
+            dataset: id,
             dimension: 0,
             scale: 0,
-        });
-    }
-    let image = image(&definitions);
-    assert_eq!(sorted(&read_image(&image)), sorted(&definitions));
-    assert!(ClosedObjects::of_image(&image).is_none());
-    let closed = Closed::of(&definitions);
-    assert_eq!(sorted(&closed.read().unwrap()), sorted(&definitions));
-    // Reading definitions, nobody looks at the uses.
+        };
+        [dataset(id), attachment]
+    })
+}
+
+/// Opens the scale of an image, whose first dataset it is, and checks that all other datasets use it. Reading definitions
+/// ignores the uses.
+fn scale_of_all(image: &MetadataImage) -> h5::Id {
     let datasets: Vec<u64> = image.logged.values().flatten().copied().collect();
     let file = h5::open_image(&image.image).unwrap();
     let scale = h5::open_object(&file, datasets[0]).unwrap();
@@ -397,7 +388,31 @@ fn a_scale_with_many_uses_comes_back() {
         .map(|used| u64::from_le_bytes(*used.first_chunk().unwrap()))
         .collect();
     assert!(found == datasets[1..]);
-    // Other programs may add to it.
+    scale
+}
+
+/// The list of thousands of uses does not fit into the object header of a scale.
+#[test]
+fn a_scale_with_many_uses_comes_back() {
+    const USES: u32 = 5000;
+    let text = |name: &str, text: &str| Definition::Attribute {
+        object: "/0".into(),
+        name: name.into(),
+        value: Value::from(text),
+    };
+    let mut definitions = vec![dataset(0), text("units", "K"), text("_größe", "many")];
+    definitions.push(Definition::Scale {
+        dataset: 0,
+        name: "x".into(),
+    });
+    definitions.extend(datasets_with_scale(USES));
+    let image = image(&definitions);
+    assert_eq!(sorted(&read_image(&image)), sorted(&definitions));
+    assert!(ClosedObjects::of_image(&image).is_none());
+    let closed = Closed::of(&definitions);
+    assert_eq!(sorted(&closed.read().unwrap()), sorted(&definitions));
+    let scale = scale_of_all(&image);
+    // Other programs may add to the scale.
     let number = h5::integer_type(1, true, false).unwrap();
     let scalar = Space::scalar().create().unwrap();
     let name = h5::Name::ascii("more");
@@ -405,28 +420,17 @@ fn a_scale_with_many_uses_comes_back() {
     assert_eq!(h5::attribute_names(&scale).unwrap().len(), 6);
 }
 
-/// The header of a scale of an image has no room for its uses any more, so its attributes move out of it.
+/// The uses no longer fit into the header of a scale in an image, so its attributes move out of the header.
 #[test]
 fn a_scale_of_an_image_gets_many_uses() {
-    let dataset = |number: u32| Definition::Dataset {
-        path: format!("/{number}"),
-        layout: Box::new(DatasetLayout::fixed(Datatype::float(4), &[4])),
-    };
     let mut definitions = vec![dataset(0)];
     definitions.push(Definition::Scale {
         dataset: 0,
         name: "x".into(),
     });
-    for dataset_id in 1..=6000 {
-        definitions.push(dataset(dataset_id));
-        definitions.push(Definition::Attachment {
-            dataset: dataset_id,
-            dimension: 0,
-            scale: 0,
-        });
-    }
+    definitions.extend(datasets_with_scale(6000));
     let mut made = image(&definitions[..6002]);
-    // In the header, then outside, then more of them.
+    // The uses fit into the header at first, then move out of it, then grow.
     for new in [
         &definitions[6002..6402],
         &definitions[6402..11002],
@@ -437,19 +441,10 @@ fn a_scale_of_an_image_gets_many_uses() {
         made = extended(&made, new, &outline.datasets).unwrap();
     }
     assert_eq!(sorted(&read_image(&made)), sorted(&definitions));
-    let datasets: Vec<u64> = made.logged.values().flatten().copied().collect();
-    let file = h5::open_image(&made.image).unwrap();
-    let scale = h5::open_object(&file, datasets[0]).unwrap();
-    let uses = h5::open_attribute(&scale, c"REFERENCE_LIST").unwrap();
-    let uses = h5::read_attribute(&uses).unwrap();
-    let found = uses.bytes().as_chunks::<16>().0.iter();
-    let found: Vec<u64> = found
-        .map(|used| u64::from_le_bytes(*used.first_chunk().unwrap()))
-        .collect();
-    assert!(found == datasets[1..]);
+    scale_of_all(&made);
 }
 
-/// Two scans of one state of a log that is not closed make the same bytes.
+/// Two scans of one state of an unclosed log make the same bytes.
 #[test]
 fn objects_of_an_image_have_no_times() {
     let image = image(&definitions());
@@ -494,7 +489,7 @@ fn definitions() -> Vec<Definition> {
     ]
 }
 
-/// What a file has: for each path the kind of the object, its comment, and the names of its attributes.
+/// The contents of a file: for each path the kind of the object, its comment, and the names of its attributes.
 fn listing(file: &Id) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     let mut groups = vec![(h5::open_group(file, c"/").unwrap(), String::new())];
@@ -521,7 +516,7 @@ fn listing(file: &Id) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// A log that an HDF5 program has changed is opened again: all is there, and definitions add to it.
+/// Opens a log again that an HDF5 program has changed. All objects must be there, and definitions must add to them.
 #[track_caller]
 fn goes_on(change: impl FnOnce(&Id) -> Result<()>) -> MetadataImage {
     let closed = Closed::of(&definitions()).change(change);
@@ -567,7 +562,7 @@ fn goes_on(change: impl FnOnce(&Id) -> Result<()>) -> MetadataImage {
         }
     }
     expected.insert("/new".into(), vec!["Dataset None".into()]);
-    // What was given to an object is seen by each hard link to it.
+    // An attribute that an object has gained is visible through each of its hard links.
     let paths: Vec<String> = expected.keys().cloned().collect();
     for path in paths {
         let is_soft = expected[&path].iter().any(|fact| fact.starts_with("Soft"));
@@ -576,7 +571,7 @@ fn goes_on(change: impl FnOnce(&Id) -> Result<()>) -> MetadataImage {
             expected.insert(path.clone(), expected[&*object].clone());
         }
     }
-    // A second path of a group leads to what is new in it, too.
+    // A second path of a group leads to its new members, too.
     let mut after = listing(&file);
     after.retain(|path, _| expected.contains_key(path));
     assert_eq!(after, expected);
@@ -585,7 +580,7 @@ fn goes_on(change: impl FnOnce(&Id) -> Result<()>) -> MetadataImage {
         h5::dataset_space(&dataset).unwrap(),
         Space::Simple { dims, .. } if dims == [9]
     ));
-    // It is closed, by libhdf5 where need be, and opened again.
+    // Closes the log, by libhdf5 if need be, and opens it again.
     let again = Closed::begin();
     again.close(&image);
     let (dir, name) = SourceDir::of_file(&again.path()).unwrap();
@@ -700,7 +695,7 @@ fn attributes_that_definitions_do_not_have_stay() {
             &[&[1, 2]],
         )
     });
-    // It has the name of what makes a scale, but not the type.
+    // An attribute with the name of a scale's attribute, but of another type.
     goes_on(|file| {
         let name = h5::Name::ascii("CLASS");
         let text = h5::terminated_text_type(6, false)?;
@@ -709,7 +704,7 @@ fn attributes_that_definitions_do_not_have_stay() {
     });
 }
 
-/// Nobody tells the chunks of such a dataset, so the next reader chooses them, for the extent that it has then.
+/// The log records no chunks for such a dataset, so the next reader chooses them for the extent of that time.
 #[test]
 fn datasets_without_chunks_stay_without() {
     let layout = Box::new(DatasetLayout {
@@ -729,7 +724,7 @@ fn datasets_without_chunks_stay_without() {
     assert_eq!(outline.datasets[2].layout.fill, [7; 8]);
 }
 
-/// Scans keep plug-ins away from files of others. The program may need its own.
+/// Scans disable plug-ins for files of other users. The program may need its own plug-ins.
 #[test]
 fn plugins_of_the_program_stay_allowed() {
     let state = h5::PluginState::keep().unwrap();
