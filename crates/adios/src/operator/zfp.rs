@@ -9,14 +9,11 @@ use zfp_rs::{
 };
 
 use crate::Result;
-use crate::fields::Fields;
 
 /// Bytes of a word of the stream.
 const WORD: usize = 8;
 /// The most dimensions of a field of zfp.
 const MOST_DIMENSIONS: usize = 4;
-/// The most dimensions of a dataspace of HDF5, and so of what is shown of a block.
-const MOST_COUNTS: u64 = 32;
 
 /// The memory of a decoder in bytes: the stream in whole words, and the elements where `out` is not aligned for them.
 pub(super) fn memory(stored: &[u8], len: u64) -> u64 {
@@ -55,14 +52,16 @@ enum Mode {
 
 impl<'a> Field<'a> {
     fn parse(stored: &'a [u8]) -> Result<Self> {
-        let mut header = super::behind_common(stored, false)?;
-        let counts = counts(&mut header)?;
-        let (scalar, is_complex) = scalar(header.u32()?)?;
+        let (shape, mut header) = super::behind_shape(super::behind_common(stored, false)?)?;
+        if shape.is_big_endian {
+            return Err("a field of a big-endian machine, whose streams are not known".into());
+        }
+        let (scalar, is_complex) = scalar(shape.ty)?;
         let _version_of_zfp = header.take(3)?;
-        let mode = mode(&mut header)?;
+        let mode = mode(&super::parameters(&mut header)?)?;
         Ok(Field {
             scalar,
-            dims: dims(counts, is_complex)?,
+            dims: dims(shape.counts, is_complex)?,
             mode,
             stream: header.rest(),
         })
@@ -129,18 +128,6 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The extents of the block, slowest first.
-fn counts(header: &mut Fields<'_>) -> Result<Vec<u64>> {
-    let rank = header.u64()?;
-    if (1..=MOST_COUNTS).contains(&rank.swap_bytes()) {
-        return Err("a field of a big-endian machine, whose streams are not known".into());
-    }
-    if !(1..=MOST_COUNTS).contains(&rank) {
-        return Err(format!("a field of {rank} dimensions").into());
-    }
-    (0..rank).map(|_| header.u64()).collect()
-}
-
 /// The type of the scalars, and whether two of them are one complex element.
 fn scalar(number: u32) -> Result<(ZfpScalarType, bool)> {
     match number {
@@ -154,39 +141,28 @@ fn scalar(number: u32) -> Result<(ZfpScalarType, bool)> {
     }
 }
 
-/// The mode, from the parameters. ADIOS2 ignores all keys but these three, and takes the first one of them in this
-/// order.
-fn mode(header: &mut Fields<'_>) -> Result<Mode> {
-    let mut found = [None; 3];
-    for _ in 0..header.u8()? {
-        let (key, value) = (short_text(header)?, short_text(header)?);
-        let at = ["accuracy", "rate", "precision"]
-            .iter()
-            .position(|k| *k == key);
-        if let Some(at) = at {
-            found[at] = Some(value);
-        }
-    }
+/// The mode, from the parameters. ADIOS2 ignores all keys but these three, and writes at most one of them.
+fn mode(parameters: &[(&str, &str)]) -> Result<Mode> {
+    let value_of = |wanted| {
+        let found = parameters.iter().find(|(key, _)| *key == wanted);
+        found.map(|(_, value)| *value)
+    };
     let number = |key: &str, value: &str| {
         let number = value.trim().parse::<f64>();
         number.map_err(|_| format!("{key} = {value} is no number"))
     };
-    Ok(match found {
-        [Some(value), _, _] => Mode::Accuracy(number("accuracy", value)?),
-        [_, Some(value), _] => Mode::Rate(number("rate", value)?),
-        [_, _, Some(value)] => {
-            let bits = value.trim().parse::<u32>();
-            Mode::Precision(bits.map_err(|_| format!("precision = {value} is no number of bits"))?)
-        }
-        _ => Mode::Full,
-    })
-}
-
-/// A text behind its length of one byte.
-fn short_text<'a>(header: &mut Fields<'a>) -> Result<&'a str> {
-    let len = header.u8()?;
-    let bytes = header.take(len.into())?;
-    Ok(std::str::from_utf8(bytes).map_err(|_| "a parameter that is no text")?)
+    if let Some(value) = value_of("accuracy") {
+        return Ok(Mode::Accuracy(number("accuracy", value)?));
+    }
+    if let Some(value) = value_of("rate") {
+        return Ok(Mode::Rate(number("rate", value)?));
+    }
+    if let Some(value) = value_of("precision") {
+        let bits = value.trim().parse::<u32>();
+        let bits = bits.map_err(|_| format!("precision = {value} is no number of bits"))?;
+        return Ok(Mode::Precision(bits));
+    }
+    Ok(Mode::Full)
 }
 
 /// The dimensions of the field. Dimensions of one element are dropped, and the first ones are joined until four are
