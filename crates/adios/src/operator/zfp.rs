@@ -190,12 +190,15 @@ fn dims(counts: Vec<u64>, is_complex: bool) -> Result<Vec<usize>> {
 
 /// The stream in whole words. The last one is filled up with zeros.
 fn words(stream: &[u8]) -> Vec<u64> {
-    let word = |bytes: &[u8]| {
-        let mut word = [0; WORD];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(word)
-    };
-    stream.chunks(WORD).map(word).collect()
+    let (whole, rest) = stream.as_chunks::<WORD>();
+    let mut words = Vec::with_capacity(whole.len() + 1);
+    words.extend(whole.iter().map(|word| u64::from_le_bytes(*word)));
+    if !rest.is_empty() {
+        let mut last = [0; WORD];
+        last[..rest.len()].copy_from_slice(rest);
+        words.push(u64::from_le_bytes(last));
+    }
+    words
 }
 
 #[cfg(test)]
