@@ -124,7 +124,7 @@ apt_get() {
 
 check_cargo() {
     command -v cargo >/dev/null ||
-        fail "cargo is not there. Rust 1.88 or later is needed: see https://rustup.rs"
+        fail "cargo is not there. Rust 1.89 or later is needed: see https://rustup.rs"
 }
 
 install_readers() {

@@ -3,9 +3,11 @@
 adios.py steps STEPS ROWS COLUMNS PATH: one variable of doubles in many steps.
 adios.py variables NUMBER PATH: one step of many small variables, in 100 groups.
 adios.py blocks STEPS BLOCKS PATH: one variable of many blocks of ten floats in each step.
+adios.py zfp BLOCKS ROWS COLUMNS KEY VALUE PATH: one field of doubles in blocks of zfp, written by openPMD-api.
 adios.py copy PATH FILE: to an HDF5 file, step by step; prints how many seconds that took.
 """
 
+import json
 import sys
 import time
 
@@ -58,6 +60,24 @@ def blocks(steps, blocks, path):
     engine.Close()
 
 
+def zfp(blocks, rows, columns, key, value, path):
+    import openpmd_api
+
+    blocks, rows, columns = int(blocks), int(rows), int(columns)
+    dataset = {"operators": [{"type": "zfp", "parameters": {key: value}}]}
+    config = {"adios2": {"engine": {"type": "bp5"}, "dataset": dataset}}
+    series = openpmd_api.Series(path, openpmd_api.Access.create, json.dumps(config))
+    field = series.iterations[0].meshes["v"]["x"]
+    field.reset_dataset(openpmd_api.Dataset(numpy.dtype("f8"), [blocks * rows, columns]))
+    across = numpy.sin(numpy.arange(columns) * 0.01) * 100
+    for block in range(blocks):
+        down = numpy.cos(numpy.arange(block * rows, (block + 1) * rows) * 0.003) * 50
+        values = numpy.add.outer(down, across) + numpy.outer(down, across) * 0.01
+        field.store_chunk(values, [block * rows, 0], [rows, columns])
+        series.flush()
+    series.close()
+
+
 def copy(path, target):
     import h5py
 
@@ -78,4 +98,4 @@ def copy(path, target):
 
 
 if __name__ == "__main__":
-    {"steps": steps, "variables": variables, "blocks": blocks, "copy": copy}[sys.argv[1]](*sys.argv[2:])
+    {"steps": steps, "variables": variables, "blocks": blocks, "zfp": zfp, "copy": copy}[sys.argv[1]](*sys.argv[2:])

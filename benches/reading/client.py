@@ -4,7 +4,7 @@ client.py: opens files by their paths. HDF5_DRIVER in the environment says how l
 client.py OPTIONS: opens them with the Python package h5logfs, with these options as `mount -o` takes them, and reads
 them through the file object.
 client.py OPTIONS READER: reads them as arrays, without HDF5. READER is a number of threads (0: one on each core) of that package;
-hidefix, which reads native files; adios2, which reads ADIOS2 directories; zarr, or zarr with the codecs of zarrs, which read references to the log.
+hidefix, which reads native files; adios2 and openpmd_api, which read ADIOS2 directories; zarr, or zarr with the codecs of zarrs, which read references to the log.
 
 One request a line on standard input, one answer a line on standard output, both JSON. The interpreter
 and the libraries are loaded before the first request; the memory that is read into is allocated, and
@@ -33,6 +33,8 @@ READER = sys.argv[2] if len(sys.argv) > 2 else None
 
 if READER == "adios2":
     import adios2
+elif READER == "openpmd_api":
+    import openpmd_api
 elif len(sys.argv) > 1:
     import h5logfs
 
@@ -100,6 +102,29 @@ class AdiosVariable:
         self.engine.get(self.variable, target, adios2.bindings.Mode.Sync)
 
 
+class OpenPmd:
+    """The meshes of an iteration of an openPMD series, by their paths."""
+
+    def __init__(self, path):
+        self.series = openpmd_api.Series(path, openpmd_api.Access.read_only)
+
+    def __getitem__(self, name):
+        _, iteration, _, mesh, component = name.split("/")
+        return OpenPmdMesh(self.series, self.series.iterations[int(iteration)].meshes[mesh][component])
+
+
+class OpenPmdMesh:
+    """A component of one of its meshes."""
+
+    def __init__(self, series, component):
+        self.series, self.component = series, component
+
+    def read_direct(self, target, key):
+        start, count = [k.start for k in key], [k.stop - k.start for k in key]
+        self.component.load_chunk(target, start, count)
+        self.series.flush()
+
+
 def zarr_group(path):
     """The references of a log as a group of Zarr."""
     import fsspec
@@ -120,6 +145,8 @@ def opened_arrays(path):
         return Hidefix(path)
     if READER == "adios2":
         return Adios(path)
+    if READER == "openpmd_api":
+        return OpenPmd(path)
     if READER in ("zarr", "zarrs"):
         return zarr_group(path)
     return h5logfs.Log(path, threads=int(READER), **OPTIONS)

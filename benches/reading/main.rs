@@ -223,7 +223,8 @@ fn plugins(driver: &Path, scratch: &Scratch) -> Result<Option<PathBuf>> {
 /// The modules that the interpreter has, among those of the workloads `arrays` and `adios`.
 fn modules(python: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for module in ["hidefix", "zarr", "zarrs", work::adios::MODULE] {
+    let others = ["hidefix", "zarr", "zarrs"].into_iter();
+    for module in others.chain(work::adios::MODULES) {
         let import = format!("import {module}");
         let tried = process::Command::new(python)
             .args(["-c", &import])

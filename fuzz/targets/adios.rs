@@ -17,6 +17,9 @@ const MOST_STEPS: usize = 16;
 /// Bytes of the longest block that is decoded.
 const MOST_BYTES: u32 = 1 << 20;
 
+/// The common header of a field of zfp.
+const ZFP_HEADER: [u8; 4] = [7, 1, 0, 0];
+
 /// Reads a directory. `bytes` holds `md.idx`, `md.0` and, for BP5, `mmd.0`.
 pub fn directory(bytes: &[u8]) {
     let (index, rest) = Input(bytes).two_parts();
@@ -112,6 +115,31 @@ pub fn operator(bytes: &[u8]) {
     assert_eq!(decoded[0], decoded[1], "bytes that were not decoded");
 }
 
+/// Decodes a field of zfp. `bytes` are the stored ones behind the common header. The block has the length that they say.
+pub fn zfp(bytes: &[u8]) {
+    let stored = [&ZFP_HEADER, bytes].concat();
+    let len = len_of_field(bytes).unwrap_or(8).min(MOST_BYTES as usize);
+    let decoded = [0, 0xff].map(|byte| {
+        let mut out = vec![byte; len];
+        operator::decode(&stored, &mut out).map(|()| out)
+    });
+    assert_eq!(decoded[0], decoded[1], "bytes that were not decoded");
+}
+
+/// Bytes of the elements of a field. `None` for an unknown type, or on overflow.
+fn len_of_field(bytes: &[u8]) -> Option<usize> {
+    let mut input = Input(bytes);
+    let rank = input.u64().min(32);
+    let count = (0..rank).try_fold(1_u64, |count, _| count.checked_mul(input.u64()))?;
+    let size = match input.u32() {
+        3 | 9 => 4,
+        4 | 10 | 12 => 8,
+        13 => 16,
+        _ => return None,
+    };
+    usize::try_from(count.checked_mul(size)?).ok()
+}
+
 macro_rules! directories {
     ($($name:literal $formats:expr),*) => {
         [$((
@@ -198,4 +226,35 @@ pub fn operator_seeds() -> Seeds {
         }
     }
     seeds
+}
+
+/// All fields of directories: of each mode and type, in one to five dimensions.
+pub fn zfp_seeds() -> Seeds {
+    macro_rules! data {
+        ($($name:literal),*) => {
+            [$((
+                $name,
+                &include_bytes!(concat!("../../tests/corpus-adios/openpmd_b5_zfp_", $name, ".bp/data.0"))[..],
+            )),*]
+        };
+    }
+    let files = data!("accuracy", "rate", "precision", "full", "special");
+    let mut seeds = Seeds::new();
+    for (name, data) in files {
+        let begins: Vec<usize> = (0..data.len())
+            .filter(|at| is_field(&data[*at..]))
+            .collect();
+        for (number, begin) in begins.iter().enumerate() {
+            let end = begins.get(number + 1).copied().unwrap_or(data.len());
+            let field = data[begin + ZFP_HEADER.len()..end].to_vec();
+            seeds.push((format!("{name}-{number}"), field));
+        }
+    }
+    seeds
+}
+
+/// Whether a field of at most eight dimensions begins here.
+fn is_field(bytes: &[u8]) -> bool {
+    let rank = bytes.strip_prefix(&ZFP_HEADER);
+    rank.is_some_and(|bytes| (1..=8).contains(&Input(bytes).u64()))
 }

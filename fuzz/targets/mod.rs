@@ -14,6 +14,7 @@
 //! | `parts` | the configuration of an HDF5 file in subfiles, and the first subfile | a resulting snapshot passes its checks, and can be read |
 //! | `bp4`, `bp5` | the metadata of a directory of ADIOS2 | a variable has the same content alone and among all others; numbers of blocks fit each other; no path is shown twice |
 //! | `operator` | a block of ADIOS2 with an operator | the decoded block keeps no byte of the buffer's earlier content |
+//! | `zfp` | a field of zfp in a block of ADIOS2 | the same |
 //! | `pipeline` | a chunk that went through filters | the decoded chunk has the bytes of its elements, in any buffer |
 //! | `plain` | an HDF5 file | a file that is certainly no log is none with more bytes after it, either |
 //! | `objects` | an HDF5 file, as it is, and with right checksums | an object found by its name is in the list of all objects |
@@ -54,7 +55,7 @@ pub struct Target {
 /// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-pub const ALL: [Target; 17] = [
+pub const ALL: [Target; 18] = [
     Target {
         name: "logvol",
         run: decoders::logvol,
@@ -119,6 +120,11 @@ pub const ALL: [Target; 17] = [
         name: "operator",
         run: adios::operator,
         seeds: adios::operator_seeds,
+    },
+    Target {
+        name: "zfp",
+        run: adios::zfp,
+        seeds: adios::zfp_seeds,
     },
     Target {
         name: "pipeline",

@@ -22,7 +22,7 @@ class H5logfs(MakefilePackage):
     variant("system_hdf5", default=False, description="Link the program to Spack's HDF5, and not to one of its own")
 
     depends_on("c", type="build")
-    depends_on("rust@1.88:", type="build")
+    depends_on("rust@1.89:", type="build")
     depends_on("gmake", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("cmake@3.26:", type="build", when="~system_hdf5")

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use crate::common::amount::part;
 use crate::common::cases::{Case, Cases, Outcomes, Reader, Way};
 use crate::common::readers::{
-    Python, check_all, corpus, netcdf_reads, project, reads_the_rest, whole_corpus,
+    Python, check_all, corpus, corpus_beside, netcdf_reads, project, reads_the_rest, whole_corpus,
 };
 
 const WRITE: &str = "H5LOGFS_TEST_WRITE_TABLE";
@@ -28,6 +28,8 @@ A test writes this page. It reads real logs of each layout in each way that h5lo
 attributes and every element with what the writing program meant. `make test` reads a part of them each day, `make test-all` all.
 A way may only get better: the test fails where a log that reads here does not any more.
 
+A log with an operator of ADIOS2 and \"all types\" has float, double, int32, int64 and both complex types in one to five dimensions.
+
 A number tells how many of the logs read as meant. The logs that do not are below the table. Damaged logs, and what no way can
 read, are in [limits.md](limits.md).
 
@@ -39,7 +41,7 @@ fn page(cases: &[Case], failures: &Failures) -> String {
     page += &format!("|---|---|{}\n", "---|".repeat(1 + Way::ALL.len()));
     let mut rows: BTreeMap<(&str, &str), Vec<&Case>> = BTreeMap::new();
     for case in cases {
-        rows.entry((case.layout, case.encoding))
+        rows.entry((case.layout, &case.encoding))
             .or_default()
             .push(case);
     }
@@ -152,12 +154,26 @@ fn the_whole_corpus_reads_as_expected() {
     let is_large = |case: &Case| !corpus().join(case.path.replace("logvol/", "")).exists();
     cases.all.retain(is_large);
     assert!(!cases.all.is_empty());
-    let outcomes = read_all(&cases, &part(cases.all.clone(), 3));
+    reads_as_expected(&cases);
+}
+
+fn reads_as_expected(cases: &Cases) {
+    let outcomes = read_all(cases, &part(cases.all.clone(), 3));
     for (way, outcomes) in outcomes {
         for (path, difference) in outcomes {
             assert_eq!(difference, "", "{}, {path}", way.name());
         }
     }
+}
+
+/// Each mode, type and number of dimensions of zfp in one array, if the corpus lies beside the project.
+#[test]
+fn the_whole_corpus_of_zfp_reads_as_expected() {
+    let Some(whole) = corpus_beside("adios-zfp") else {
+        return;
+    };
+    let cases = Cases::of_arrays(&whole, "/data/0/meshes/v/x");
+    reads_as_expected(&cases);
 }
 
 fn reader(way: Way) -> Option<(Reader, PathBuf)> {

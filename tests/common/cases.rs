@@ -60,7 +60,7 @@ impl Way {
 #[derive(Debug, Clone)]
 pub struct Case {
     pub layout: &'static str,
-    pub encoding: &'static str,
+    pub encoding: String,
     /// The path of the log below the directory of all cases.
     pub path: String,
     /// The options that a reader needs, as `mount -o` takes them.
@@ -81,6 +81,7 @@ pub type Outcomes = BTreeMap<String, String>;
 // --- the cases -----------------------------------------------------------------------------------
 
 const LOG_VOL: &str = "Log VOL";
+const ADIOS: &str = "ADIOS2";
 const OF_WRITER: &str = "h5logfs, the writer";
 const OF_CONNECTOR: &str = "h5logfs, the connector";
 
@@ -99,6 +100,20 @@ const ENCODINGS: [(&str, &[&str]); 7] = [
     ("filters", &["deflate"]),
     ("records", &["records", "readmid", "reopen"]),
     ("subfiles", &["subfile", "netcdf4_sub"]),
+];
+
+/// What the operators of `tests/corpus-adios` are, by the ends of names. Those with a mode of zfp have fields of each type in one
+/// to five dimensions.
+const OPERATORS: [(&str, &str); 9] = [
+    ("_bzip2", "bzip2"),
+    ("_opnull", "null"),
+    ("_blosc", "blosc"),
+    ("_zfp_accuracy", "zfp, accuracy, all types"),
+    ("_zfp_rate", "zfp, rate, all types"),
+    ("_zfp_precision", "zfp, precision, all types"),
+    ("_zfp_full", "zfp, no mode, all types"),
+    ("_zfp_blocks", "zfp, several blocks and steps"),
+    ("_zfp_special", "zfp, special parameters and shapes"),
 ];
 
 impl Cases {
@@ -132,6 +147,27 @@ impl Cases {
         cases
     }
 
+    /// Directories `NAME.bp4` and `NAME.bp5` of one array, whose elements are in `NAME.ENGINE.npy`.
+    pub fn of_arrays(corpus: &Path, dataset: &str) -> Self {
+        let mut cases = Cases::none();
+        cases.copy(corpus, "adios");
+        for name in names_with(corpus, ".npy") {
+            // Others are what the writer was given.
+            if !(name.ends_with(".bp4") || name.ends_with(".bp5")) {
+                continue;
+            }
+            let expected = corpus.join(format!("{name}.npy"));
+            let judge = json!({"judge": "array", "dataset": dataset, "expected": expected});
+            cases.add(
+                (ADIOS, "arrays"),
+                format!("adios/{name}"),
+                String::new(),
+                judge,
+            );
+        }
+        cases
+    }
+
     /// The files of an earlier build.
     pub fn of_own() -> Self {
         let mut cases = Cases::none();
@@ -147,11 +183,11 @@ impl Cases {
         assert!(output.status.success(), "{}", said(&output));
     }
 
-    fn add(&mut self, about: [&'static str; 2], path: String, options: String, judge: Value) {
-        let [layout, encoding] = about;
+    fn add(&mut self, about: (&'static str, &str), path: String, options: String, judge: Value) {
+        let (layout, encoding) = about;
         self.all.push(Case {
             layout,
-            encoding,
+            encoding: encoding.to_owned(),
             path,
             options,
             judge,
@@ -166,7 +202,7 @@ impl Cases {
             let encoding = encoding.map_or("blocks as they are", |(encoding, _)| encoding);
             let judge = same(&corpus.join(format!("{name}.expected.h5")), true);
             let path = format!("logvol/{name}.log.h5");
-            self.add([LOG_VOL, encoding], path, String::new(), judge);
+            self.add((LOG_VOL, encoding), path, String::new(), judge);
         }
     }
 
@@ -174,9 +210,9 @@ impl Cases {
         self.copy(&striped::corpus(), "striped");
         for case in striped::CASES {
             let about = match (case.name.starts_with("fam"), case.elsewhere.is_empty()) {
-                (true, _) => ["HDF5 family", "members"],
-                (false, true) => ["HDF5 subfiling", "stripes"],
-                (false, false) => ["HDF5 subfiling", "stripes in other directories"],
+                (true, _) => ("HDF5 family", "members"),
+                (false, true) => ("HDF5 subfiling", "stripes"),
+                (false, false) => ("HDF5 subfiling", "stripes in other directories"),
             };
             let below = case.path();
             let below = below.strip_prefix(striped::corpus()).unwrap();
@@ -210,7 +246,7 @@ impl Cases {
             let mut judge = case.job(Path::new(""));
             judge["judge"] = "netcdf".into();
             let path = format!("pnetcdf/{}/file.nc", case.name);
-            self.add(["PnetCDF", encoding], path, options, judge);
+            self.add(("PnetCDF", encoding), path, options, judge);
         }
     }
 
@@ -218,10 +254,12 @@ impl Cases {
         let corpus = project().join("tests/corpus-adios");
         self.copy(&corpus, "adios");
         for name in names_with(&corpus, ".expected.h5") {
-            let encoding = match () {
-                () if name.starts_with("openpmd") => "openPMD",
-                () if name.contains("b4") => "BP4",
-                () => "BP5",
+            let engine = if name.contains("b4") { "BP4" } else { "BP5" };
+            let operator = OPERATORS.iter().find(|(end, _)| name.ends_with(end));
+            let encoding = match operator {
+                Some((_, operator)) => format!("{engine}, {operator}"),
+                None if name.starts_with("openpmd") => "openPMD".to_owned(),
+                None => engine.to_owned(),
             };
             let judge = json!({
                 "judge": "adios",
@@ -230,7 +268,7 @@ impl Cases {
                 "scalars": name.starts_with("openpmd_b4"),
             });
             let path = format!("adios/{name}.bp");
-            self.add(["ADIOS2", encoding], path, String::new(), judge);
+            self.add((ADIOS, &encoding), path, String::new(), judge);
         }
     }
 
@@ -252,7 +290,7 @@ impl Cases {
                 )
             };
             self.add(
-                [layout, encoding],
+                (layout, encoding),
                 format!("own/{name}.h5"),
                 String::new(),
                 judge,
@@ -274,7 +312,7 @@ impl Cases {
         for seed in 0..LOGS {
             let judge = same(&dir.join(format!("{seed}.h5")), true);
             let path = format!("classic/{seed}.log.h5");
-            let about = ["Log VOL, classic", "random logs"];
+            let about = ("Log VOL, classic", "random logs");
             self.add(about, path, String::new(), judge);
         }
     }
@@ -308,7 +346,7 @@ impl Cases {
                     let recovered = pnetcdf::h5logfs(&["recover"], &[&path]);
                     assert!(recovered.status.success(), "{}", said(&recovered));
                 }
-                let about = [OF_CONNECTOR, encoding];
+                let about = (OF_CONNECTOR, encoding);
                 self.add(about, below, String::new(), same(&image.native, false));
             }
         }

@@ -210,9 +210,14 @@ pub fn corpus() -> PathBuf {
     project().join("tests/corpus")
 }
 
-/// The whole corpus, if it lies beside the project.
+/// The whole corpus of Log VOL, if it lies beside the project.
 pub fn whole_corpus() -> Option<PathBuf> {
-    let dir = project().join("../shared/corpus/logvol");
+    corpus_beside("logvol")
+}
+
+/// A whole corpus, if it lies beside the project.
+pub fn corpus_beside(name: &str) -> Option<PathBuf> {
+    let dir = project().join("../shared/corpus").join(name);
     if dir.is_dir() {
         return dir.canonicalize().ok();
     }

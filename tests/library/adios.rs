@@ -11,6 +11,7 @@ use std::process::Command;
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::Error;
+use h5logfs_log::boxes::Bounds;
 use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
@@ -223,4 +224,102 @@ fn what_was_opened_stays_readable_while_the_directory_grows() {
     assert!(snapshot.journal.is_none());
     assert_eq!((snapshot.flushes, snapshot.newest), (0, 4));
     read_whole(after.view()).unwrap();
+}
+
+/// Begins of stored bytes by operators that are not supported: nothing of such a library, only what ADIOS2 puts in front
+/// of its output.
+#[test]
+fn a_block_of_an_unsupported_operator_says_what_can_read_it() {
+    /// The begin of the second block of `/c/a`, in its first step.
+    const BLOCK: u64 = 0x80;
+    let shape = [
+        &1_u64.to_le_bytes()[..],
+        &14_u64.to_le_bytes(),
+        &10_u32.to_le_bytes(),
+    ]
+    .concat();
+    let texts = |texts: &[&str]| {
+        let texts = texts
+            .iter()
+            .flat_map(|text| [&[text.len() as u8], text.as_bytes()].concat());
+        texts.collect::<Vec<u8>>()
+    };
+    let plugin = texts(&["PluginLibrary", "EncryptionOperator", "PluginName", "p"]);
+    let pressio = texts(&["compressor_id", "sz3"]);
+    for (parts, words) in [
+        (
+            [&[6, 2, 0, 0][..], &shape, &[2, 1, 12, 0]],
+            &[
+                "operator sz (version 2.1.12.0)",
+                "ADIOS2 can, if it was built with SZ",
+            ][..],
+        ),
+        (
+            [&[3, 1, 0, 0], &shape, &[1, 5, 2]],
+            &["operator mgard (version 1.5.2)", "built with MGARD"],
+        ),
+        (
+            [
+                &[2, 1, 0, 0],
+                &shape,
+                &[&[0, 99, 4, 1], &pressio[..]].concat(),
+            ],
+            &[
+                "libpressio (version 0.99.4, compressor_id = sz3)",
+                "built with libpressio",
+            ],
+        ),
+        (
+            [&[53, 1, 0, 0], &[2], &plugin],
+            &[
+                "plugin (PluginLibrary = EncryptionOperator, PluginName = p)",
+                "encrypted",
+                "key",
+            ],
+        ),
+        (
+            [&[99, 1, 0, 0], &[], &[]],
+            &["operator number 99", "not known"],
+        ),
+        ([&[127, 9, 0, 0], &[], &[]], &["operator null", "version 9"]),
+        ([&[7, 2, 0, 0], &[], &[]], &["operator zfp", "version 2"]),
+    ] {
+        let copy = copy("b5_opnull");
+        let data = OpenOptions::new()
+            .write(true)
+            .open(copy.path().join("data.0"))
+            .unwrap();
+        data.write_all_at(&parts.concat(), BLOCK).unwrap();
+        let log = open(&copy.path().join(INDEX));
+        let view = log.view();
+        let number = |name| {
+            view.snapshot()
+                .datasets
+                .iter()
+                .position(|d| d.name == name)
+                .unwrap()
+        };
+        let read = |name, row: u64| {
+            let dataset = &view.snapshot().datasets[number(name)];
+            let mut bounds = Bounds {
+                start: vec![0; dataset.dims.len()],
+                end: dataset.dims.clone(),
+            };
+            (bounds.start[0], bounds.end[0]) = (row, row + 1);
+            let len = bounds.end[1..].iter().product::<u64>() * dataset.element_size;
+            let mut out = vec![0; len as usize];
+            let task = view.task(None);
+            task.retry(|| {
+                view.hyperslabs(&task, number(name))?
+                    .read(&task, &bounds, &mut out)
+            })
+        };
+        let error = read("/c/a", 0).unwrap_err().to_string();
+        for word in words.iter().chain(&["dataset /c/a"]) {
+            assert!(error.contains(word), "{error}: no {word}");
+        }
+        // It is an error of that block alone.
+        read("/c/a", 1).unwrap();
+        read("/c/plain", 0).unwrap();
+    }
 }

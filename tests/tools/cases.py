@@ -5,6 +5,7 @@ JOBS is a list in JSON. A job has `name`, `got`, `judge`, and what the judge nee
 
 * `hdf5`: `expected` is the same file (h5same.py); `logged`: but for what a log does not record.
 * `adios`: `expected` is the same file (adiossame.py); `scalars`: attributes of one element may be scalars.
+* `array`: the elements of `dataset` are those of `expected`, a file of numpy.
 * `netcdf`: `nccopy` is the same netCDF file (nclogs.py); variables in `undefined` may hold anything.
 * `pattern`: the file is what `flush` of tests/programs/pattern.rs left on `ranks` ranks (pattern.py).
 
@@ -43,6 +44,17 @@ def adios(job):
     return adiossame.main() == 0
 
 
+def array(job):
+    import numpy
+
+    expected = numpy.load(job["expected"])
+    with h5py.File(job["got"], "r") as file:
+        got = file[job["dataset"]][()]
+    is_same = (got.dtype, got.shape, got.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
+    print("" if is_same else f"{got.dtype} {got.shape}, {numpy.count_nonzero(got != expected)} elements differ")
+    return is_same
+
+
 def netcdf(job):
     import nclogs
 
@@ -60,7 +72,7 @@ def pattern(job):
     return flush == job["flush"]
 
 
-JUDGES = {"hdf5": hdf5, "adios": adios, "netcdf": netcdf, "pattern": pattern}
+JUDGES = {"hdf5": hdf5, "adios": adios, "array": array, "netcdf": netcdf, "pattern": pattern}
 
 
 def main():

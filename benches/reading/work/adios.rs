@@ -12,13 +12,19 @@ use crate::client::{Clients, Read, Timed, Way};
 use crate::mounts::Scratch;
 use crate::report::{Goal, Outcome, Row, Unit};
 
-/// The module with ADIOS2's reader. The reader has the same name in `client.py`.
-pub const MODULE: &str = "adios2";
-const ARRAYS: [&str; 2] = ["arrays, 1 thread", "arrays, all cores"];
+/// The modules that read ADIOS2 directories. The readers have the same names in `client.py`.
+pub const MODULES: [&str; 2] = [ADIOS2, OPENPMD];
+const ADIOS2: &str = "adios2";
+/// Its wheel has an ADIOS2 with zfp, which the wheel of ADIOS2 lacks.
+const OPENPMD: &str = "openpmd_api";
+const ARRAYS: [&str; 2] = ["arrays, 1 thread", ALL_CORES];
+const ALL_CORES: &str = "arrays, all cores";
 
 /// A directory, and the read to measure.
 struct Job {
     what: &'static str,
+    /// The module whose reader stands for the native file.
+    against: &'static str,
     /// Arguments of `adios.py` for writing the directory.
     written: Vec<String>,
     /// Whether all names are requested before the read.
@@ -26,14 +32,46 @@ struct Job {
     read: Read,
     /// Whether the directory is copied to an ordinary file, too.
     is_copied: bool,
+    /// How many times as fast as that reader the arrays by all cores, and the driver, are to be.
+    goals: Goals,
+}
+
+#[derive(Clone, Copy)]
+struct Goals {
+    all_cores: f64,
+    driver: f64,
+}
+
+/// As fast as the reader.
+const EQUAL: Goals = Goals {
+    all_cores: 1.0,
+    driver: 1.0,
+};
+
+impl Goals {
+    fn of(self, who: &str) -> f64 {
+        match who {
+            ALL_CORES => self.all_cores,
+            DRIVER => self.driver,
+            _ => 1.0,
+        }
+    }
 }
 
 pub fn all(bench: &Bench, out: &mut Outcome) -> Result<()> {
-    if !bench.modules.iter().any(|module| module == MODULE) {
-        out.skipped = Some(format!("the interpreter has no module {MODULE}"));
+    let has = |wanted| bench.modules.iter().any(|module| module == wanted);
+    if !has(ADIOS2) {
+        out.skipped = Some(format!("the interpreter has no module {ADIOS2}"));
         return Ok(());
     }
     for job in jobs(bench.size) {
+        if !has(job.against) {
+            let (what, module) = (job.what, job.against);
+            out.note(format!(
+                "{what}: left out, the interpreter has no module {module}"
+            ));
+            continue;
+        }
         let scratch = Scratch::new(bench.scratch.path())?;
         let directory = scratch.path().join("run.bp");
         bench.say(out.name, &format!("{}: writing the directory", job.what));
@@ -46,8 +84,8 @@ pub fn all(bench: &Bench, out: &mut Outcome) -> Result<()> {
         }
     }
     out.note(
-        "In place of the native file it is ADIOS2's own reader. Each read is done by a new process. The first one finds no kept \
-         index. Of two or more elements the first one is compared.",
+        "In place of the native file it is ADIOS2's own reader, for zfp the one in openPMD-api. Each read is done by a new \
+         process. The first one finds no kept index. Of two or more elements the first one is compared.",
     );
     Ok(())
 }
@@ -69,35 +107,63 @@ fn jobs(size: Size) -> Vec<Job> {
     let (times, side) = size.pick((20, 8), (1000, 128));
     let variables = size.pick(100, 10_000);
     let (passes, blocks) = size.pick((4, 50), (100, 10_000));
+    let (fields, side_of_block) = size.pick((4, 64), (64, 1024));
+    let zfp = |what, key: &str, value: &str| {
+        let mut written = texts(&["zfp"], &[fields, side_of_block, side_of_block]);
+        written.extend([key.to_owned(), value.to_owned()]);
+        let dims = [fields * side_of_block, side_of_block];
+        Job {
+            what,
+            against: OPENPMD,
+            written,
+            lists: false,
+            read: read("data/0/meshes/v/x", "<f8", &[0; 2], &dims),
+            is_copied: false,
+            goals: Goals {
+                all_cores: 2.5,
+                driver: 1.2,
+            },
+        }
+    };
     vec![
         Job {
             what: "all steps whole",
+            against: ADIOS2,
             written: texts(&["steps"], &[steps, rows, columns]),
             lists: false,
             read: read("T", "<f8", &[0; 3], &[steps, rows, columns]),
             is_copied: true,
+            goals: EQUAL,
         },
         Job {
             what: "one cell through all steps",
+            against: ADIOS2,
             written: texts(&["steps"], &[times, side, side]),
             lists: false,
             read: read("T", "<f8", &[0, 5, 5], &[times, 1, 1]),
             is_copied: false,
+            goals: EQUAL,
         },
         Job {
             what: "many variables listed, the first value",
+            against: ADIOS2,
             written: texts(&["variables"], &[variables]),
             lists: true,
             read: read("group0/v0", "<f8", &[0], &[1]),
             is_copied: false,
+            goals: EQUAL,
         },
         Job {
             what: "one element of many blocks",
+            against: ADIOS2,
             written: texts(&["blocks"], &[passes, blocks]),
             lists: false,
             read: read("T", "<f4", &[passes / 2, 7], &[1, 1]),
             is_copied: false,
+            goals: EQUAL,
         },
+        zfp("zfp, rate 16", "rate", "16"),
+        zfp("zfp, accuracy 0.001", "accuracy", "0.001"),
     ]
 }
 
@@ -107,7 +173,7 @@ struct Passes([Vec<f64>; 2]);
 
 /// Measures a read by all contestants, in another order each round.
 fn compare(bench: &Bench, directory: &Path, job: &Job, out: &mut Outcome) -> Result<()> {
-    let mut names = vec![MODULE];
+    let mut names = vec![job.against];
     if bench.has_package {
         names.extend(ARRAYS);
     }
@@ -128,7 +194,7 @@ fn compare(bench: &Bench, directory: &Path, job: &Job, out: &mut Outcome) -> Res
             }
         }
     }
-    let expected = values.iter().find(|(who, _)| *who == MODULE);
+    let expected = values.iter().find(|(who, _)| *who == job.against);
     let expected = expected.map(|(_, value)| value.clone());
     let wrong = values
         .iter()
@@ -142,7 +208,7 @@ fn compare(bench: &Bench, directory: &Path, job: &Job, out: &mut Outcome) -> Res
         for (name, own) in names.iter().zip(&found).skip(1) {
             let own = &own.0[pass];
             let row = Row::new(format!("{}, {which}", job.what), name, Unit::Seconds, own);
-            let goal = bench.goal(Goal::Ratio(1.0));
+            let goal = bench.goal(Goal::Ratio(job.goals.of(name)));
             out.row(row.map(|row| row.against(theirs, own).goal(goal)));
         }
     }
@@ -150,10 +216,10 @@ fn compare(bench: &Bench, directory: &Path, job: &Job, out: &mut Outcome) -> Res
 }
 
 fn clients(bench: &Bench, who: &str, indexes: &Path) -> Result<Clients> {
-    if who == MODULE {
+    if let Some(reader) = MODULES.into_iter().find(|module| *module == who) {
         return Ok(bench.clients.with_way(Way::Arrays {
             options: String::new(),
-            reader: MODULE,
+            reader,
         }));
     }
     bench.clients_without_mount(who, indexes)

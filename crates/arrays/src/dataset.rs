@@ -306,19 +306,25 @@ impl Dataset {
     fn with_source(&self, read: impl FnOnce(&Elements<'_>) -> Result<()>) -> Result<()> {
         let _inside = self.log.enter()?;
         let view = self.log.open.view();
+        let is_filtered = !self.info.filters.is_empty();
         if let Some(made_of) = self.made_of()? {
             return read(&Elements {
                 dataset: self,
                 chunk: self.dims.clone(),
+                is_whole: is_filtered,
                 content: Content::Virtual(made_of),
             });
         }
         let elements = match self.log.number(self.address) {
-            Some(number) => Elements {
-                dataset: self,
-                content: Content::Log(view.hyperslabs(&view.task(None), number)?),
-                chunk: view.grid(number).chunk.clone(),
-            },
+            Some(number) => {
+                let slabs = view.hyperslabs(&view.task(None), number)?;
+                Elements {
+                    dataset: self,
+                    chunk: view.grid(number).chunk.clone(),
+                    is_whole: is_filtered || slabs.has_encoded_records(),
+                    content: Content::Log(slabs),
+                }
+            }
             None => {
                 let reader = self.reader()?;
                 Elements {
@@ -327,6 +333,7 @@ impl Dataset {
                         Stored::Chunks(chunks) => chunks.sides.clone(),
                         _ => self.dims.clone(),
                     },
+                    is_whole: is_filtered,
                     content: Content::File(reader),
                 }
             }
@@ -425,6 +432,8 @@ struct Elements<'a> {
     dataset: &'a Dataset,
     content: Content<'a>,
     chunk: Vec<u64>,
+    /// See [`Layout::is_whole`].
+    is_whole: bool,
 }
 
 enum Content<'a> {
@@ -438,7 +447,7 @@ impl Source for Elements<'_> {
         Layout {
             dims: &self.dataset.dims,
             chunk: &self.chunk,
-            is_filtered: !self.dataset.info.filters.is_empty(),
+            is_whole: self.is_whole,
             has_small_records: match &self.content {
                 Content::Log(slabs) => slabs.has_small_records(),
                 Content::File(_) | Content::Virtual(_) => false,

@@ -1,8 +1,8 @@
 //! A selection cut into parts, each of which is read at once.
 //!
 //! Along each dimension, a group is a run of neighbouring positions of the selection whose indices lie in one cell. A
-//! part is one group per dimension, and is read as the box around its elements. Where chunks have filters, cells are
-//! whole chunks, so that each chunk is decoded once. Cells have about [`PART`] or [`LARGE_PART`] bytes.
+//! part is one group per dimension, and is read as the box around its elements. Where chunks have filters, or
+//! blocks an operator, cells are whole chunks, so that each chunk is decoded once. Cells have about [`PART`] or [`LARGE_PART`] bytes.
 
 use std::ops::Range;
 
@@ -27,8 +27,8 @@ pub(crate) struct Layout<'a> {
     pub dims: &'a [u64],
     /// Sides of a chunk, or of the extent where there are no chunks.
     pub chunk: &'a [u64],
-    /// Whether chunks are stored as a whole.
-    pub is_filtered: bool,
+    /// Whether any read of a chunk has to decode all of it.
+    pub is_whole: bool,
     /// Whether most records are much smaller than a part.
     pub has_small_records: bool,
     /// Bytes of an element.
@@ -77,7 +77,7 @@ impl Parts {
         // Bytes between neighbours along a dimension, in boxes as wide as the selection's.
         let mut step = layout.element;
         for d in (0..axes.len()).rev() {
-            let gap = if layout.is_filtered {
+            let gap = if layout.is_whole {
                 layout.chunk[d]
             } else {
                 GAP / step.max(1)
@@ -148,7 +148,7 @@ impl Part<'_> {
 
 /// Bytes of a part. Where parts are large, there is at least one per thread.
 fn part_size(layout: Layout<'_>, axes: &[Axis], threads: usize) -> u64 {
-    if layout.is_filtered || !layout.has_small_records {
+    if layout.is_whole || !layout.has_small_records {
         return PART;
     }
     let sides = axes.iter().map(Axis::len);
@@ -166,7 +166,7 @@ fn cell(layout: Layout<'_>, axes: &[Axis], part: u64) -> Vec<u64> {
             .fold(layout.element, |n, side| n.saturating_mul(*side))
     };
     // A chunk that must be decoded is never cut. Others are, along the first dimensions.
-    if !layout.is_filtered {
+    if !layout.is_whole {
         for d in 0..sides.len() {
             let rest = bytes(&sides) / sides[d].max(1);
             let most = (part / rest.max(1)).max(1);
@@ -272,7 +272,7 @@ mod tests {
             let dims: Vec<u64> = axes.iter().map(|(side, _)| *side).collect();
             let axes: Vec<Axis> = axes.into_iter().map(|(_, axis)| axis).collect();
             let chunk = vec![chunk; dims.len()];
-            let layout = Layout { dims: &dims, chunk: &chunk, is_filtered: filtered, has_small_records: small, element: 1 << 10 };
+            let layout = Layout { dims: &dims, chunk: &chunk, is_whole: filtered, has_small_records: small, element: 1 << 10 };
             let parts = Parts::new(layout, &axes, 2);
             let all: u64 = axes.iter().map(Axis::len).product();
             prop_assert_eq!((0..parts.len()).map(|n| parts.part(n).len()).sum::<u64>(), all);
@@ -291,10 +291,10 @@ mod tests {
 
     #[test]
     fn parts_are_chunks_or_some_of_them() {
-        let layout = |chunk, is_filtered| Layout {
+        let layout = |chunk, is_whole| Layout {
             dims: &[1000, 1000],
             chunk,
-            is_filtered,
+            is_whole,
             has_small_records: true,
             element: 8,
         };

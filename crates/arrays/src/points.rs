@@ -58,7 +58,7 @@ pub(crate) fn read(
 
 /// Sides of the cells: a chunk that must be decoded, else a piece of a row.
 fn cell(layout: Layout<'_>) -> Vec<u64> {
-    if layout.is_filtered {
+    if layout.is_whole {
         return layout.chunk.to_vec();
     }
     let mut sides = vec![1; layout.dims.len()];

@@ -334,7 +334,7 @@ mod tests {
     struct Known {
         dims: Vec<u64>,
         chunk: Vec<u64>,
-        is_filtered: bool,
+        is_whole: bool,
         has_small_records: bool,
     }
 
@@ -351,7 +351,7 @@ mod tests {
             Layout {
                 dims: &self.dims,
                 chunk: &self.chunk,
-                is_filtered: self.is_filtered,
+                is_whole: self.is_whole,
                 has_small_records: self.has_small_records,
                 element: 8,
             }
@@ -420,11 +420,11 @@ mod tests {
                 _ => prop_oneof![4 => axes, 1 => points, 1 => Just(Selection::All)].boxed(),
             };
             (Just(dims), Just(chunk), any::<(bool, bool)>(), selection).prop_map(
-                |(dims, chunk, (is_filtered, has_small_records), selection)| {
+                |(dims, chunk, (is_whole, has_small_records), selection)| {
                     let known = Known {
                         dims,
                         chunk,
-                        is_filtered,
+                        is_whole,
                         has_small_records,
                     };
                     (known, selection)

@@ -34,6 +34,8 @@ pub struct Tiling {
     sides: Vec<Side>,
     /// No tile is possible any more.
     is_none: bool,
+    /// Some block has to be decoded whole, whatever is read of it.
+    is_encoded: bool,
 }
 
 /// One dimension of the blocks.
@@ -74,12 +76,21 @@ impl Tiling {
         }
     }
 
+    /// [`Tiling::add`] of a block that has to be decoded whole, whatever is read of it.
+    pub fn add_encoded(&mut self, block: &[(u64, u64)]) {
+        self.is_encoded = true;
+        self.add(block);
+    }
+
+    /// Whether some block has to be decoded whole.
+    pub fn is_encoded(&self) -> bool {
+        self.is_encoded
+    }
+
     /// Rules a tile out: a record wrote something other than one block.
     pub fn spoil(&mut self) {
-        *self = Tiling {
-            sides: Vec::new(),
-            is_none: true,
-        };
+        self.sides = Vec::new();
+        self.is_none = true;
     }
 
     /// Whether later blocks cannot make the tile as large as `elements`, in a dataset of this extent. This holds where

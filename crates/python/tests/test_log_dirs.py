@@ -72,6 +72,24 @@ def test_steps_are_a_dimension() -> None:
         assert len(set(dims.values())) == len(set(dataset.sizes[dim] for dim in dims.values())) > 1
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_arrays_of_zfp_are_what_adios2_reads(threads: int) -> None:
+    h5py = pytest.importorskip("h5py")
+    logs = sorted(CORPUS.glob("*_zfp_*.bp"))
+    assert len(logs) == 12
+    for path in logs:
+        log = h5logfs.Log(path, threads=threads)
+        with h5py.File(path.with_name(f"{path.stem}.expected.h5")) as expected:
+            found = []
+            expected.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+            for name in found:
+                wanted, got = expected[name][()], log[name][:]
+                assert (got.dtype, got.tobytes()) == (wanted.dtype, wanted.tobytes()), f"{path.name}: {name}"
+                # A part of a block.
+                part = (slice(1, 2),) * wanted.ndim if min(wanted.shape) > 1 else ...
+                assert log[name][part].tobytes() == wanted[part].tobytes(), f"{path.name}: {name}"
+
+
 @pytest.mark.parametrize("name", ["b5_steps", "b4_mpi_agg2", "b5_bzip2", "openpmd_b5_group"])
 def test_references_give_what_the_directory_holds(name: str) -> None:
     h5py = pytest.importorskip("h5py")

@@ -1,5 +1,6 @@
 //! Hyperslabs of datasets, put together in the caller's memory, without a canonical file around them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::View;
@@ -10,7 +11,7 @@ use crate::index::saved::Strip;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
-use h5logfs_log::boxes::Bounds;
+use h5logfs_log::boxes::{Bounds, Order};
 use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
 use h5logfs_log::snapshot::{Content, Dataset};
 
@@ -71,6 +72,23 @@ impl Hyperslabs<'_> {
         let sides = dataset.dims.iter();
         let bytes = sides.fold(dataset.element_size, |n, side| n.saturating_mul(*side));
         bytes / SMALL < index.len() as u64
+    }
+
+    /// Whether records have to be decoded whole, whatever is read of them. The first one stands for all: a writer gives
+    /// a dataset an operator, or none.
+    pub fn has_encoded_records(&self) -> bool {
+        let Records::All(index) = &self.records else {
+            return false;
+        };
+        let dims = &self.view.snapshot.datasets[self.number].dims;
+        let all = Bounds {
+            start: vec![0; dims.len()],
+            end: dims.clone(),
+        };
+        let first = index.visit(&all, Order::Any, |record| {
+            ControlFlow::Break(record.stored.encoding == Encoding::Operator)
+        });
+        first == ControlFlow::Break(true)
     }
 
     /// Fills `out` with the elements of a box, in row-major order and in the datatype of the file. `out` has the length

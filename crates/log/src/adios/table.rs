@@ -355,10 +355,14 @@ impl DatasetSource {
             return Ok(true);
         };
         let mut sides: Vec<(u64, u64)> = Vec::new();
-        self.each_block(variable, row, *before, |_, start, count| {
+        self.each_block(variable, row, *before, |block, start, count| {
             sides.clear();
             sides.extend(start.iter().copied().zip(count.iter().copied()));
-            tiling.add(&sides);
+            if block.has_operator {
+                tiling.add_encoded(&sides);
+            } else {
+                tiling.add(&sides);
+            }
             Ok(())
         })?;
         self.go_on(variable, before);

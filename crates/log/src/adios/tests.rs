@@ -239,6 +239,20 @@ fn blocks_may_tile_a_dataset() {
     let tile = |id: i64, dims: &[u64]| tilings.by_dataset[&id].tile(dims);
     assert_eq!(tile(0, &[2, 9, 6]), Some(vec![1, 3, 6]));
     assert_eq!(tile(1, &[1, 9, 6]), Some(vec![1, 3, 6]));
+    assert!(!tilings.by_dataset[&0].is_encoded());
+}
+
+/// Such a tile is decoded whole.
+#[test]
+fn blocks_of_an_operator_are_known_as_such() {
+    let opened = Opened::of(
+        "b5_opnull.bp",
+        &[0],
+        vec![dataset("c/a", 0..2), dataset("c/plain", 0..2)],
+    );
+    let tilings = opened.tables.tilings(&opened.sources);
+    let is_encoded = |id: i64| tilings.by_dataset[&id].is_encoded();
+    assert_eq!([0, 1].map(is_encoded), [true, false]);
 }
 
 #[test]

@@ -20,6 +20,9 @@ const MANY: u64 = 4096;
 
 /// Bytes of the largest tile that becomes a chunk as it is. A reader often needs only a part of a larger tile.
 const LARGEST_TILE: u64 = 4 << 20;
+/// The same for a tile that has to be decoded whole, whatever is read of it. Parts of it would be decoded into memory of their
+/// own, and copied.
+const LARGEST_ENCODED_TILE: u64 = 32 << 20;
 /// The fewest contiguous bytes of a tile in the dataset. libhdf5 takes longer to pick shorter runs out of chunks than
 /// the view takes to assemble whole rows. In one case, 200,000 rows written by columns were read ten times more slowly
 /// in chunks that are columns.
@@ -77,7 +80,10 @@ impl<'a> Chooser<'a> {
         max_dims: &[Option<u64>],
         element: u64,
     ) -> Vec<u64> {
-        let by_tile = || by_tile(&self.tile(id, dims, element)?, dims, element);
+        let by_tile = || {
+            let (tile, largest) = self.tile(id, dims, element)?;
+            by_tile(&tile, dims, element, largest)
+        };
         let shape = match self.chunking {
             Chunking::Auto => by_tile(),
             Chunking::Size(_) => None,
@@ -94,7 +100,8 @@ impl<'a> Chooser<'a> {
         sized(room, dims, max_dims, element)
     }
 
-    fn tile(&self, id: i64, dims: &[u64], element: u64) -> Option<Vec<u64>> {
+    /// The tile of a dataset, and the most bytes with which it becomes a chunk as it is.
+    fn tile(&self, id: i64, dims: &[u64], element: u64) -> Option<(Vec<u64>, u64)> {
         if bytes_of(dims, element).is_some_and(|bytes| bytes < SMALLEST_TILE) {
             // No tile can be large enough, so the tables need not be read.
             return None;
@@ -106,7 +113,13 @@ impl<'a> Chooser<'a> {
                 Tilings::default()
             }
         });
-        tilings.by_dataset.get(&id)?.tile(dims)
+        let tiling = tilings.by_dataset.get(&id)?;
+        let largest = if tiling.is_encoded() {
+            LARGEST_ENCODED_TILE
+        } else {
+            LARGEST_TILE
+        };
+        Some((tiling.tile(dims)?, largest))
     }
 
     /// Whether the record tables are so large that an index of them takes more than a few milliseconds.
@@ -121,12 +134,12 @@ impl<'a> Chooser<'a> {
 }
 
 /// The chunk shape of a tiled dataset: the tile, or its largest part that is near 1 MiB and contiguous in each record.
-/// `None` where the tile is small or thin, or has no such part.
-fn by_tile(tile: &[u64], dims: &[u64], element: u64) -> Option<Vec<u64>> {
+/// A tile of at most `largest` bytes is not cut. `None` where the tile is small or thin, or has no such part.
+fn by_tile(tile: &[u64], dims: &[u64], element: u64, largest: u64) -> Option<Vec<u64>> {
     match bytes_of(tile, element) {
         _ if run(tile, dims, element) < SHORTEST_RUN => None,
         Some(bytes) if bytes < SMALLEST_TILE => None,
-        Some(bytes) if bytes <= LARGEST_TILE => Some(tile.to_vec()),
+        Some(bytes) if bytes <= largest => Some(tile.to_vec()),
         _ => part_of(tile, element),
     }
 }
@@ -235,7 +248,7 @@ mod tests {
     /// The chunk shape by a tile of a dataset that has ten tiles along each dimension.
     fn chunk(tile: &[u64], element: u64) -> Option<Vec<u64>> {
         let dims: Vec<u64> = tile.iter().map(|side| side.saturating_mul(10)).collect();
-        by_tile(tile, &dims, element)
+        by_tile(tile, &dims, element, LARGEST_TILE)
     }
 
     #[test]
@@ -266,14 +279,25 @@ mod tests {
     }
 
     #[test]
+    fn a_tile_that_is_decoded_whole_is_the_chunk() {
+        let chunk = |rows| by_tile(&[rows, 1024], &[1 << 20, 1024], 8, LARGEST_ENCODED_TILE);
+        assert_eq!(chunk(1024), Some(vec![1024, 1024]));
+        assert_eq!(chunk(4096), Some(vec![4096, 1024]));
+        assert_eq!(chunk(8192), Some(vec![128, 1024]));
+    }
+
+    #[test]
     fn a_thin_tile_is_no_chunk() {
         assert_eq!(chunk(&[1 << 16, 1], 8), None);
         assert_eq!(chunk(&[1 << 16, 31], 8), None);
         assert_eq!(chunk(&[1 << 12, 32], 8), Some(vec![1 << 12, 32]));
         // Whole rows of a narrow dataset are long together.
         let dims = [1 << 20, 3];
-        assert_eq!(by_tile(&[1 << 14, 3], &dims, 8), Some(vec![1 << 14, 3]));
-        assert_eq!(by_tile(&[1 << 14, 1], &dims, 8), None);
+        assert_eq!(
+            by_tile(&[1 << 14, 3], &dims, 8, LARGEST_TILE),
+            Some(vec![1 << 14, 3])
+        );
+        assert_eq!(by_tile(&[1 << 14, 1], &dims, 8, LARGEST_TILE), None);
     }
 
     #[test]
