@@ -246,7 +246,7 @@ pub fn zfp_seeds() -> Seeds {
             .collect();
         for (number, begin) in begins.iter().enumerate() {
             let end = begins.get(number + 1).copied().unwrap_or(data.len());
-            let field = data[begin + ZFP_HEADER.len()..end].to_vec();
+            let field = data[begin + size_of_val(&ZFP_HEADER)..end].to_vec();
             seeds.push((format!("{name}-{number}"), field));
         }
     }

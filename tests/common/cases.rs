@@ -328,7 +328,7 @@ impl Cases {
             let expected = dir.join(format!("{name}.h5"));
             let judge = json!({ "judge": "adios", "expected": expected, "scalars": false });
             let path = format!("processors/{name}.bp");
-            self.add(["ADIOS2", "other processors"], path, String::new(), judge);
+            self.add((ADIOS, "other processors"), path, String::new(), judge);
         }
     }
 
