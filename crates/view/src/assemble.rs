@@ -254,7 +254,7 @@ impl Assembly<'_> {
             }
             Encoding::Deflate => inflate_in(&stored_bytes(task, self.sources, stored)?, out),
             Encoding::Operator => {
-                let bytes = stored_bytes(task, self.sources, stored)?;
+                let bytes = stored_words(task, self.sources, stored)?;
                 let _reserved = task.reserve(operator::memory(&bytes, out.len() as u64))?;
                 operator::decode(&bytes, out)
             }
@@ -341,9 +341,32 @@ pub fn stored_bytes(
     sources: &[SourceFile],
     stored: StoredBytes,
 ) -> Result<Reserved<Vec<u8>>, Fault> {
-    let reservation = task.reserve(stored.len)?;
-    let mut bytes = zeroed(stored.len as usize)?;
-    sources[usize::from(stored.source)].read_exact_at(&mut bytes, stored.offset)?;
+    bytes_in(task, sources, stored, stored.len)
+}
+
+/// The stored bytes of a record that an operator made, with zeros up to whole words: see [`operator::WORD`].
+fn stored_words(
+    task: &Task,
+    sources: &[SourceFile],
+    stored: StoredBytes,
+) -> Result<Reserved<Vec<u8>>, Fault> {
+    let word = operator::WORD as u64;
+    let len = stored.len.checked_next_multiple_of(word);
+    let len = len.and_then(|len| len.checked_add(word));
+    bytes_in(task, sources, stored, len.unwrap_or(stored.len))
+}
+
+/// Reads the stored bytes of a record into memory of `len` bytes. Zeros follow them.
+fn bytes_in(
+    task: &Task,
+    sources: &[SourceFile],
+    stored: StoredBytes,
+    len: u64,
+) -> Result<Reserved<Vec<u8>>, Fault> {
+    let reservation = task.reserve(len)?;
+    let mut bytes = zeroed(len as usize)?;
+    let own = &mut bytes[..stored.len as usize];
+    sources[usize::from(stored.source)].read_exact_at(own, stored.offset)?;
     Ok(Reserved::new(bytes, reservation))
 }
 
@@ -370,7 +393,11 @@ pub fn decode_record(
         reservation.shrink_to(bytes.capacity() as u64);
         return Ok(Reserved::new(bytes, reservation));
     }
-    let (bytes, mut reservation) = stored_bytes(task, sources, stored)?.into_parts();
+    let bytes = match stored.encoding {
+        Encoding::Operator => stored_words(task, sources, stored)?,
+        _ => stored_bytes(task, sources, stored)?,
+    };
+    let (bytes, mut reservation) = bytes.into_parts();
     let decoded = match stored.encoding {
         Encoding::Deflate | Encoding::DeflateStream | Encoding::DeflateStreams => {
             reservation.grow(raw)?;

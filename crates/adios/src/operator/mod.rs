@@ -16,6 +16,10 @@ mod zfp;
 use crate::Result;
 use crate::fields::Fields;
 
+/// Stored bytes are decoded fastest in memory that is aligned to so many bytes, with zeros behind them: up to a multiple of
+/// it, and one more. No operator minds bytes behind its own.
+pub const WORD: usize = 8;
+
 /// Bytes of memory of a bzip2 decoder.
 const BZIP2_STATE: u64 = 4 << 20;
 

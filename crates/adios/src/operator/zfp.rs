@@ -11,7 +11,7 @@ use zfp_rs::{
 use crate::Result;
 
 /// Bytes of a word of the stream.
-const WORD: usize = 8;
+const WORD: usize = super::WORD;
 /// The most dimensions of a field of zfp.
 const MOST_DIMENSIONS: usize = 4;
 
@@ -37,7 +37,9 @@ struct Field<'a> {
     /// The dimensions, zfp's fastest one first.
     dims: Vec<usize>,
     mode: Mode,
-    stream: &'a [u8],
+    stored: &'a [u8],
+    /// The begin of the stream in the stored bytes.
+    begin: usize,
 }
 
 /// The parameter that chooses the mode of zfp.
@@ -63,7 +65,8 @@ impl<'a> Field<'a> {
             scalar,
             dims: dims(shape.counts, is_complex)?,
             mode,
-            stream: header.rest(),
+            stored,
+            begin: stored.len() - header.rest().len(),
         })
     }
 
@@ -111,9 +114,18 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
+    /// The stream where it lies, if the stored bytes are whole words of this machine. It begins inside of a word. The decoder
+    /// ends with a whole word, which may lie past the end: then the stream has to be copied.
+    fn stream_in_place(&self) -> Option<ZfpBitStreamRef<'_>> {
+        if cfg!(target_endian = "big") || !self.stored.len().is_multiple_of(WORD) {
+            return None;
+        }
+        let mut stream = ZfpBitStreamRef::from_bytes(self.stored)?;
+        stream.seek_read(8 * self.begin as u64);
+        Some(stream)
+    }
+
     fn decompress<T: ZfpScalar>(&self, elements: &mut [T]) -> Result<()> {
-        let words = words(self.stream);
-        let mut stream = ZfpBitStreamRef::from_words(&words);
         let mut field = match self.dims[..] {
             [x] => ZfpFieldMut::new(elements, [x]),
             [x, y] => ZfpFieldMut::new(elements, [x, y]),
@@ -122,7 +134,13 @@ impl<'a> Field<'a> {
             _ => return Err("a field without dimensions".into()),
         }
         .map_err(|error| error.to_string())?;
-        let decoded = stream.decompress(&self.config()?, &mut field);
+        let config = self.config()?;
+        let in_place = self.stream_in_place();
+        if in_place.is_some_and(|mut stream| stream.decompress(&config, &mut field).is_ok()) {
+            return Ok(());
+        }
+        let words = words(&self.stored[self.begin..]);
+        let decoded = ZfpBitStreamRef::from_words(&words).decompress(&config, &mut field);
         decoded.map_err(|error| format!("a damaged stream: {error}"))?;
         Ok(())
     }
@@ -303,6 +321,23 @@ mod tests {
                     .all(|(a, b)| (a - b).abs() < 1e-4),
                 "{made:?}"
             );
+        }
+    }
+
+    /// The stream is read in place where it can be, and copied elsewhere.
+    #[test]
+    fn stored_bytes_of_any_length_and_address() {
+        let elements = numbers(64);
+        let bytes = stream(&elements, &[8, 8], &ZfpConfig::fixed_precision(30));
+        let stored = [header(&[8, 8], 10, &[("precision", "30")]), bytes].concat();
+        let wanted = decoded(&stored, 64).unwrap();
+        for shift in 0..WORD {
+            for len in stored.len()..stored.len() + 2 * WORD {
+                let mut words = vec![0_u64; len.div_ceil(WORD) + 1];
+                let all: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+                all[shift..][..stored.len()].copy_from_slice(&stored);
+                assert_eq!(decoded(&all[shift..][..len], 64).unwrap(), wanted);
+            }
         }
     }
 
