@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::output::Output;
 use super::target::{FromTo, Unordered};
-use super::{Scanned, ViewArgs, called, progress};
+use super::{Scanned, ViewArgs, called, missing, progress};
 use h5logfs_common::parallel;
 use h5logfs_convert::compact::metadata::Metadata;
 use h5logfs_convert::compact::sequence::Compacted;
@@ -104,6 +104,7 @@ pub fn run(args: CompactArgs) -> Result<()> {
     let written = written.map_err(|e| called(&args.paths.file, e));
     let left_out = written.with_context(|| format!("cannot write {}", target.name()))?;
     report(&left_out)?;
+    missing::report(&source.view, &args.paths.file)?;
     let count = count(&left_out);
     ensure!(count == 0, "{}", incomplete(count, &target.name()));
     Ok(())

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::target::{FromTo, Output};
-use super::{ViewArgs, called, progress};
+use super::{ViewArgs, called, missing, progress};
 use h5logfs_log::scan::Choice;
 use h5logfs_view::View;
 
@@ -31,7 +31,8 @@ pub fn run(args: ExportArgs) -> Result<()> {
         output.finish()
     });
     let written = written.map_err(|e| called(&args.paths.file, e));
-    written.with_context(|| format!("cannot write {}", target.name()))
+    written.with_context(|| format!("cannot write {}", target.name()))?;
+    missing::report(&view, &args.paths.file)
 }
 
 fn write(view: &View, out: &mut Output) -> Result<()> {

@@ -378,6 +378,23 @@ fn a_pipe_may_be_closed() {
 
 // --- signals -------------------------------------------------------------------------------------
 
+/// A file that lacks what the log has lost is not made in silence.
+#[test]
+fn what_a_log_has_lost_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, made) = (dir.path().join("run.bp"), dir.path().join("made.h5"));
+    copy(&corpus("corpus-adios/b5_steps.bp"), &log);
+    fs::remove_file(log.join("data.0")).unwrap();
+    for command in COMMANDS {
+        let output = make(command, &[&log, &made]).arg(REPLACE).output();
+        let output = output.unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{told}");
+        let lost = format!("missing: {}: data.0 is not there", log.display());
+        assert!(told.contains(&lost), "{command}: {told}");
+    }
+}
+
 /// A log of 128 MB, which takes long enough for a signal to come before the end.
 fn long_log(path: &Path) {
     let (rows, columns) = (256, 1 << 16);

@@ -78,7 +78,7 @@ impl<'a> About<'a> {
             }
             PLUGIN => return "ADIOS2 with that plug-in can".to_owned(),
             _ => {
-                return "this number is not known; the release of ADIOS2 that wrote it can"
+                return "this number is not known; the release of ADIOS2 that wrote it can, unless the bytes are damaged"
                     .to_owned();
             }
         };

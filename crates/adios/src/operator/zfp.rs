@@ -87,7 +87,9 @@ impl<'a> Field<'a> {
                 dimensionality,
                 ZfpStreamAlignment::Unaligned,
             )
-            .map_err(|error| format!("rate {rate}: {error}").into()),
+            .map_err(|error| {
+                format!("rate {rate}: {error}; ADIOS2's own reader may know it").into()
+            }),
         }
     }
 
