@@ -32,7 +32,8 @@ pub fn run(args: ExportArgs) -> Result<()> {
     });
     let written = written.map_err(|e| called(&args.paths.file, e));
     written.with_context(|| format!("cannot write {}", target.name()))?;
-    missing::report(&view, &args.paths.file)
+    missing::report(&view, &args.paths.file)?;
+    Ok(())
 }
 
 fn write(view: &View, out: &mut Output) -> Result<()> {

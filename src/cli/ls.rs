@@ -350,6 +350,8 @@ impl Row {
         let is_flat = snapshot.log.layout().flat().is_some();
         let mut known = snapshot.diagnostics.iter();
         let fault = known.find(|d| d.severity > Severity::Note);
+        let mut known = snapshot.diagnostics.iter();
+        let is_lost = known.any(|d| d.severity == Severity::Lost);
         let unreadable = || "elements cannot be read: `h5logfs check` tells which".to_owned();
         Ok(Row {
             path: path.to_owned(),
@@ -358,8 +360,8 @@ impl Row {
             // The datasets in files that are shown unchanged were not examined.
             datasets: (!is_flat).then_some(snapshot.datasets.len()),
             canonical_bytes: Some(view.len()),
-            // A log without any dataset yet has no known share.
-            covered: if is_flat || unclosed.is_some() && snapshot.datasets.is_empty() {
+            // A log without any dataset yet, or with lost data, has no known share.
+            covered: if is_flat || is_lost || unclosed.is_some() && snapshot.datasets.is_empty() {
                 None
             } else {
                 view.inspection().covered_in_all(&view.task(None))?

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use anyhow::Result;
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_view::View;
 
@@ -11,7 +10,7 @@ use super::output::Output;
 
 /// Prints what the log in `file` has lost to standard error, a line each. Otherwise only an attribute of the new file,
 /// `_h5logfs_incomplete`, says so.
-pub fn report(view: &View, file: &Path) -> Result<()> {
+pub fn report(view: &View, file: &Path) -> io::Result<()> {
     let mut out = Output::to(io::stderr().lock());
     let all = view.snapshot().diagnostics.iter();
     for lost in all.filter(|found| found.severity == Severity::Lost) {

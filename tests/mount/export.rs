@@ -393,6 +393,9 @@ fn what_a_log_has_lost_is_told() {
         let lost = format!("missing: {}: data.0 is not there", log.display());
         assert!(told.contains(&lost), "{command}: {told}");
     }
+    let listed = Command::new(PROGRAM).arg("ls").arg(&log).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(!listed.contains('%'), "{listed}");
 }
 
 /// A log of 128 MB, which takes long enough for a signal to come before the end.

@@ -19,6 +19,7 @@ use tempfile::NamedTempFile;
 use super::watch::Watch;
 use super::{CompactArgs, count, incomplete, report};
 use crate::cli::examples;
+use crate::cli::missing;
 use crate::cli::progress::Lines;
 use crate::cli::target::{NewFile, TemporaryName, open_made};
 use crate::cli::{LogScanner, Scanned};
@@ -82,6 +83,10 @@ pub fn run(args: &JobArgs, ranks: &Ranks) -> Result<(), JobError> {
     let compacted = written.map_err(|e| e.about(format!("cannot write {name}")))?;
     let left_out = compacted.map_or_else(Vec::new, |compacted| compacted.left_out);
     ranks.led(report(&left_out))?;
+    let told = ranks
+        .is_root()
+        .then(|| missing::report(&source.view, &args.paths.file));
+    ranks.led(told.unwrap_or(Ok(())))?;
     match ranks.sum(count(&left_out)) {
         0 => Ok(()),
         count => Err(JobError::new(incomplete(count, &name))),
