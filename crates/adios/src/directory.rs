@@ -121,8 +121,8 @@ impl Directory {
         damaged(read.and_then(|()| self.read(files, number, section, Asked::Outline)))
     }
 
-    /// The outline of a step, or all of it where `summary` needs each block: an outline does not tell which blocks have bytes that
-    /// are not there, nor where the values of attributes are. `section`: as for [`Directory::outline`].
+    /// The outline of a step, or all of it where `summary` needs each block: an outline does not tell which blocks have
+    /// bytes that are not there, nor where the values of attributes are. `section`: as for [`Directory::outline`].
     pub fn outline_for(
         &self,
         summary: &Summary,

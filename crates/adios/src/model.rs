@@ -91,6 +91,16 @@ pub enum File {
     Data(u32),
 }
 
+/// The name of the file in its directory (section 1).
+impl std::fmt::Display for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            File::Metadata => f.write_str("md.0"),
+            File::Data(number) => write!(f, "data.{number}"),
+        }
+    }
+}
+
 /// Element type, in the byte order of the directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

@@ -2,7 +2,8 @@
 //!
 //! Along each dimension, a group is a run of neighbouring positions of the selection whose indices lie in one cell. A
 //! part is one group per dimension, and is read as the box around its elements. Where chunks have filters, or
-//! blocks an operator, cells are whole chunks, so that each chunk is decoded once. Cells have about [`PART`] or [`LARGE_PART`] bytes.
+//! blocks an operator, cells are whole chunks, so that each chunk is decoded once. Cells have about [`PART`] or
+//! [`LARGE_PART`] bytes.
 
 use std::ops::Range;
 

@@ -109,7 +109,8 @@ fn behind_common(stored: &[u8], is_big_endian: bool) -> Result<Fields<'_>> {
     let version = fields.u8()?;
     if version != VERSION {
         return Err(format!(
-            "version {version} of its header is not read, only {VERSION}; the release of ADIOS2 that wrote it can, unless the bytes are damaged"
+            "version {version} of its header is not read, only {VERSION}; the release of ADIOS2 that wrote it can, \
+             unless the bytes are damaged"
         )
         .into());
     }

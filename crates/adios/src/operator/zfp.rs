@@ -1,4 +1,4 @@
-//! Fields that zfp has compressed (section 5.5).
+//! Fields that zfp has compressed (section 5.2).
 //!
 //! The header of the operator has the shape, the type and the parameters. The stream behind it has no header of zfp.
 

@@ -116,10 +116,11 @@ impl Summary {
             self.problems.push(|| lost.text(*file));
         }
         for (name, seen) in &self.variables {
-            if let Some(which) = named(&seen.missing, "is", "are") {
-                let left_out = "left out, because files end before its bytes";
-                self.problems
-                    .push(|| format!("variable {name}: {which} {left_out}"));
+            if let Some(which) = named(&seen.missing) {
+                let are = if seen.missing.len() == 1 { "is" } else { "are" };
+                self.problems.push(|| {
+                    format!("variable {name}: {which} {are} left out, because files end before its bytes")
+                });
             }
         }
         let mut problems = std::mem::take(&mut self.problems);
@@ -130,22 +131,18 @@ impl Summary {
     }
 }
 
-/// Words for steps, followed by a verb in its form for one and for several steps; `None` if there are none.
-fn named(steps: &Steps, one: &str, several: &str) -> Option<String> {
+/// Words for steps; `None` if there are none.
+fn named(steps: &Steps) -> Option<String> {
     let (first, last) = (steps.get(0)?, steps.last()?);
     Some(match steps.len() {
-        1 => format!("step {first} {one}"),
-        many => format!("{many} steps from {first} to {last} {several}"),
+        1 => format!("step {first}"),
+        many => format!("{many} steps from {first} to {last}"),
     })
 }
 
 impl LostBlocks {
     /// The file, what it lacks, and why.
     fn text(&self, file: File) -> String {
-        let name = match file {
-            File::Metadata => "md.0".to_owned(),
-            File::Data(number) => format!("data.{number}"),
-        };
         let state = match self.len {
             Some(len) => format!("ends at byte {len}"),
             None => "is not there".to_owned(),
@@ -156,10 +153,7 @@ impl LostBlocks {
         };
         let blocks = count(self.blocks, "block");
         let variables = count(self.variables.len() as u64, "variable");
-        let steps = named(&self.steps, "", "").unwrap_or_default();
-        format!(
-            "{name} {state}: {blocks} of {variables} in {} cannot be read",
-            steps.trim_end()
-        )
+        let steps = named(&self.steps).unwrap_or_default();
+        format!("{file} {state}: {blocks} of {variables} in {steps} cannot be read")
     }
 }

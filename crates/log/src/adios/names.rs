@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use h5logfs_adios::model::File;
+
 /// The index, which is the file of the log.
 pub const INDEX: &str = "md.idx";
 /// The metadata of the steps.
@@ -16,7 +18,7 @@ pub const OBJECT_STORE: &str = "s3.json";
 
 /// The name of a data file.
 pub fn data(number: u32) -> String {
-    format!("data.{number}")
+    File::Data(number).to_string()
 }
 
 /// Whether `path` is another file of the directory whose index is `index`, judged by name.

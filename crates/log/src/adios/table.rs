@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::steps::{Sections, files, read, read_variable};
-use super::{DatasetSource, INDEX, METADATA, Tables, names};
+use super::{DatasetSource, INDEX, METADATA, Tables};
 use crate::conversion::{Conversion, Padding};
 use crate::layout::{DatasetRecords, Layout, RecordTable};
 use crate::model::Logged;
@@ -233,7 +233,7 @@ impl Reading<'_> {
         let reason = match source {
             None => Some(match block.place.file {
                 File::Metadata => "its file is not there".to_owned(),
-                File::Data(number) => format!("{} is not there", names::data(number)),
+                data @ File::Data(_) => format!("{data} is not there"),
             }),
             Some(source) => self.why_lost(source, &block.place),
         };
