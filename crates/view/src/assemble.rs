@@ -148,7 +148,10 @@ impl Assembly<'_> {
             Ok(None) | Err(_) => return Ok(None),
         };
         if !plan.is_whole() {
-            fill(chunk, self.form.fill);
+            match &touching.below {
+                Some(constant) => constant.fill(chunk),
+                None => fill(chunk, self.form.fill),
+            }
         }
         let applied = plan.apply(task, &touching, self.sources, self.form.size, chunk);
         let sources = match applied {

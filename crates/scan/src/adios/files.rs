@@ -12,7 +12,7 @@ use h5logfs_adios::model::File;
 use h5logfs_adios::tree::Presence;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::adios::names;
+use h5logfs_log::adios::{Parts, names};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::source_dir::SourcePath;
@@ -35,14 +35,6 @@ pub(super) struct DirectoryFiles<'a> {
     data: RefCell<BTreeMap<u32, Option<SourceFile>>>,
     /// The first failure to open one of them.
     failure: RefCell<Option<Error>>,
-}
-
-/// The source numbers.
-pub(super) struct Numbers {
-    /// `mmd.0`.
-    pub formats: Option<u16>,
-    /// Each `data.N`, in ascending order.
-    pub data: Vec<(u32, u16)>,
 }
 
 impl<'a> DirectoryFiles<'a> {
@@ -129,23 +121,20 @@ impl<'a> DirectoryFiles<'a> {
     }
 
     /// All files that exist. `grow`: a job may append to them.
-    pub fn into_sources(self, grow: bool) -> Result<(Sources, Numbers)> {
-        let mut numbers = Numbers {
-            formats: None,
-            data: Vec::new(),
-        };
+    pub fn into_sources(self, grow: bool) -> Result<(Sources, Parts)> {
+        let mut parts = Parts::default();
         let mut sources = Sources::default();
         let relative = self.relative;
         // The source numbers are those of `log::adios`.
         sources.push(SourcePath::below(relative), self.index);
         sources.push(place(relative, names::METADATA), self.metadata);
         if let Some(formats) = self.formats {
-            numbers.formats = Some(next(&sources));
+            parts.formats = Some(next(&sources));
             sources.push(place(relative, names::FORMATS), formats);
         }
         for (number, file) in self.data.into_inner() {
             if let Some(file) = file {
-                numbers.data.push((number, next(&sources)));
+                parts.data.push((number, next(&sources)));
                 sources.push(place(relative, &names::data(number)), file);
             }
         }
@@ -154,7 +143,7 @@ impl<'a> DirectoryFiles<'a> {
                 file.set_len(file.len())?;
             }
         }
-        Ok((sources, numbers))
+        Ok((sources, parts))
     }
 }
 

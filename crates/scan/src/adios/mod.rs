@@ -10,7 +10,7 @@ mod image;
 mod types;
 
 use super::no_flush;
-use files::{DirectoryFiles, Numbers};
+use files::DirectoryFiles;
 use h5logfs_adios::Place;
 use h5logfs_adios::directory::Directory;
 use h5logfs_adios::tree::{Dataset, Object, Summary, Tree, Values};
@@ -18,7 +18,7 @@ use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
-use h5logfs_log::adios::{self, DatasetSource};
+use h5logfs_log::adios::{self, DatasetSource, Parts};
 use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scan::{Choice, ScanRequest, damage, incomplete};
@@ -47,10 +47,10 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     diagnostics.extend(tree.problems.iter().map(Diagnostic::lost));
     let choice = &request.settings.choice;
     let objects = chosen(&tree, choice).map_err(bad)?;
-    let (sources, numbers) = files.into_sources(is_active)?;
+    let (sources, parts) = files.into_sources(is_active)?;
     let log = Tables::Adios(adios::Tables {
         strip: strip(&directory, shown),
-        ..tables(&objects, numbers)
+        ..tables(&objects, parts)
     });
     let chooser = Chooser::new(request.settings.chunking, log.layout(), &sources.files);
     let incomplete = request.settings.incomplete_attribute;
@@ -162,7 +162,7 @@ fn chosen<'t>(tree: &'t Tree, choice: &Choice) -> std::result::Result<Vec<&'t Ob
 }
 
 /// The places of all elements that the image does not hold.
-fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
+fn tables(objects: &[&Object], parts: Parts) -> adios::Tables {
     let datasets = objects.iter().filter_map(|object| object.dataset.as_ref());
     let logged = datasets.filter(|dataset| !image::has_elements(dataset));
     let source = |dataset: &Dataset| DatasetSource {
@@ -172,8 +172,7 @@ fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
         block: dataset.source.block,
     };
     adios::Tables {
-        formats: numbers.formats,
-        data: numbers.data,
+        parts,
         datasets: logged.map(source).collect(),
         strip: 0,
     }

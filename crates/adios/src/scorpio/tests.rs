@@ -1,0 +1,1 @@
+//! Names, places, frames and puts without files.
