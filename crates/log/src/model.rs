@@ -114,7 +114,9 @@ impl Selection {
             let mut own = 1u64;
             for d in 0..blocks.rank() {
                 check_end(blocks.start(row, d), blocks.count(row, d))?;
-                own = own.checked_mul(blocks.count(row, d)).ok_or("a block of too many elements")?;
+                own = own
+                    .checked_mul(blocks.count(row, d))
+                    .ok_or("a block of too many elements")?;
             }
             let before = blocks.value(row, 0);
             if before < end || own == 0 {
@@ -363,9 +365,9 @@ pub enum Encoding {
     RawOrDeflate,
     /// The dataset's own filter pipeline, applied to all bytes of the record at once.
     Pipeline,
-    /// Elements of another type: see [`Record::conversion`].
+    /// Elements of another type, as they are: see [`Record::conversion`].
     Converted,
-    /// The output of an ADIOS2 operator (`adios-bp.md`, section 5).
+    /// The output of an ADIOS2 operator (`adios-bp.md`, section 5), for elements that may be of another type.
     Operator,
 }
 
@@ -440,7 +442,8 @@ impl<'a> Record<'a> {
 
     /// Elements of all blocks.
     pub fn placed_elements(&self) -> u64 {
-        self.selection.map_or_else(|| self.elements(), Selection::placed_elements)
+        self.selection
+            .map_or_else(|| self.elements(), Selection::placed_elements)
     }
 
     /// Elements of the write, of which some may lie in no block. A record whose elements overflow 64 bits was refused when
@@ -454,7 +457,8 @@ impl<'a> Record<'a> {
 
     /// Whether the log stores no elements of the record, because all have one value.
     pub fn is_constant(&self) -> bool {
-        self.conversion.is_some_and(|conversion| conversion.constant().is_some())
+        self.conversion
+            .is_some_and(|conversion| conversion.constant().is_some())
     }
 
     /// The box around all elements of the record.

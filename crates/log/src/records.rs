@@ -215,7 +215,7 @@ impl RecordList {
         Ok(())
     }
 
-    /// Marks the elements of the last record for conversion. A list has at most 255 different conversions: the record is
+    /// Marks the elements of the last record, which is raw or the output of an operator, for conversion. A list has at most 255 different conversions: the record is
     /// unreadable if it would need another one.
     pub fn convert_last(&mut self, conversion: &Conversion) -> Result<(), Fault> {
         let conversions = &mut self.shared.conversions;
@@ -228,8 +228,12 @@ impl RecordList {
             conversions.push(*conversion);
         }
         self.change_last(|how| {
-            let how = how & !(CONVERSION_BITS << CONVERSION);
-            with_encoding(how | (u64::from(at) + 1) << CONVERSION, Encoding::Converted)
+            let how = how & !(CONVERSION_BITS << CONVERSION) | (u64::from(at) + 1) << CONVERSION;
+            match how >> ENCODING & ENCODING_BITS {
+                // Raw.
+                0 => with_encoding(how, Encoding::Converted),
+                _ => how,
+            }
         })
     }
 

@@ -267,7 +267,10 @@ impl<'a> Adding<'a> {
             self.map.is_spread = true;
             self.pieces = None;
             let volume = |b: &Bounds| b.count().fold(1u128, |n, c| n.saturating_mul(c.into()));
-            let share = (u128::from(record.placed_elements()), volume(&record.bounds()));
+            let share = (
+                u128::from(record.placed_elements()),
+                volume(&record.bounds()),
+            );
             if self.budget > 0 || cost < LOOK_UP {
                 self.add_box(&query.start, &query.end, share, &origin, 0);
             }

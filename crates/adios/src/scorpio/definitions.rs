@@ -155,7 +155,9 @@ impl Definitions {
 
     /// The variable of a name.
     pub fn of_name(&self, name: &str) -> Option<&Definition> {
-        self.by_name.get(name).map(|number| &self.variables[*number])
+        self.by_name
+            .get(name)
+            .map(|number| &self.variables[*number])
     }
 
     /// Index of the dimension of a name.
@@ -165,7 +167,10 @@ impl Definitions {
 
     /// The variables that exist (section 2), in the order of their definition.
     pub fn in_order(&self) -> Vec<&Definition> {
-        let exist = self.variables.iter().filter(|known| known.type_number.is_some());
+        let exist = self
+            .variables
+            .iter()
+            .filter(|known| known.type_number.is_some());
         let mut exist: Vec<_> = exist.collect();
         exist.sort_by_key(|known| known.order);
         exist
@@ -224,7 +229,9 @@ impl Definition {
     pub fn form(&self, all: &Definitions) -> Result<(NcType, Vec<usize>)> {
         let number = self.type_number.ok_or("it has no type")?;
         let ty = NcType::of_number(number);
-        let ty = ty.ok_or_else(|| format!("its type has the number {number}, which has no elements here"))?;
+        let ty = ty.ok_or_else(|| {
+            format!("its type has the number {number}, which has no elements here")
+        })?;
         let rank = self.rank.ok_or("its number of dimensions is missing")?;
         let names = &self.dimensions;
         if usize::try_from(rank) != Ok(names.len()) || names.len() > MOST_DIMENSIONS {
@@ -235,7 +242,9 @@ impl Definition {
             let number = all.dimension(name);
             let number = number.ok_or_else(|| format!("its dimension {name} has no length"))?;
             if position > 0 && all.dimensions[number].len == 0 {
-                return Err(format!("its dimension {name} is unlimited, and not the first one").into());
+                return Err(
+                    format!("its dimension {name} is unlimited, and not the first one").into(),
+                );
             }
             dimensions.push(number);
         }
@@ -252,7 +261,9 @@ fn add_first(attributes: &mut Vec<(String, Value)>, name: &str, value: &Value) {
 
 fn numbers(value: &Value, is_big_endian: bool) -> Result<Vec<i64>> {
     match value {
-        Value::Numbers { ty, bytes, .. } if *ty != Type::Text => numbers_of(ty, bytes, is_big_endian),
+        Value::Numbers { ty, bytes, .. } if *ty != Type::Text => {
+            numbers_of(ty, bytes, is_big_endian)
+        }
         _ => Err("not numbers".into()),
     }
 }

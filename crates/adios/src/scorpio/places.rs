@@ -69,7 +69,8 @@ impl Places {
         if self.negatives > 0 {
             // A hole is -1, and the padding of a short part is 0, like the first place.
             if self.zeros > 1 {
-                let reason = "it has negative entries and several zeros, so its first place is not known";
+                let reason =
+                    "it has negative entries and several zeros, so its first place is not known";
                 return Err(reason.into());
             }
             if self.least < -1 {
@@ -82,7 +83,11 @@ impl Places {
             && self.zeros == 1
             && u64::try_from(self.most).is_ok_and(|most| most.checked_add(1) == Some(of))
             && distinct.and_then(|distinct| distinct.checked_add(1)) == Some(of);
-        let begin = if is_each_once { Begin::Zero } else { Begin::One };
+        let begin = if is_each_once {
+            Begin::Zero
+        } else {
+            Begin::One
+        };
         self.check(begin)?;
         Ok(begin)
     }

@@ -1,6 +1,8 @@
 //! What one process has written (section 5): start, count and elements.
 
+use super::values::Values;
 use crate::Result;
+use crate::model::Block;
 
 /// A side of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +75,9 @@ impl Put {
                 (false, _) => counts[d],
             };
             let (Ok(start), Ok(count)) = (u64::try_from(start), u64::try_from(count)) else {
-                return Err(PutError::somewhere("is damaged: a start or a count is negative"));
+                return Err(PutError::somewhere(
+                    "is damaged: a start or a count is negative",
+                ));
             };
             put.start.push(start);
             put.count.push(count);
@@ -133,7 +137,11 @@ impl Put {
         }
         let of_one = self.count[usize::from(has_records)..].iter();
         let elements = of_one.fold(Some(1u64), |all, side| all?.checked_mul(*side));
-        let own = elements.and_then(|elements| stored.checked_div(elements).filter(|own| own * elements == stored));
+        let own = elements.and_then(|elements| {
+            stored
+                .checked_div(elements)
+                .filter(|own| own * elements == stored)
+        });
         let reason = match own {
             Some(own @ (1 | 2 | 4 | 8)) => format!("has elements of {own} bytes, not of {size}"),
             _ => format!("is damaged: {stored} bytes do not hold its elements of {size} bytes"),
@@ -151,7 +159,34 @@ fn head_numbers(head: &[u8], is_big_endian: bool, rank: usize) -> Result<Vec<i64
         return Err("is damaged: it ends in its head".into());
     }
     let number = |word: &[u8; 8]| {
-        if is_big_endian { i64::from_be_bytes(*word) } else { i64::from_le_bytes(*word) }
+        if is_big_endian {
+            i64::from_be_bytes(*word)
+        } else {
+            i64::from_le_bytes(*word)
+        }
     };
     Ok(words.iter().map(number).collect())
+}
+
+impl Values<'_> {
+    /// The put in a block of `len` bytes, for elements of `size` bytes. The outer error says that the bytes cannot be read.
+    #[allow(clippy::type_complexity)]
+    pub fn put(
+        &self,
+        block: &Block,
+        len: u64,
+        sides: &[Side],
+        size: u64,
+    ) -> Result<std::result::Result<Option<Put>, PutError>> {
+        let head = Put::head(sides.len());
+        let Some(elements) = len.checked_sub(head) else {
+            let reason = format!("is damaged: {len} bytes, and {head} before its elements");
+            return Ok(Err(PutError::somewhere(reason)));
+        };
+        let bytes = match self.bytes_of(block, head, len) {
+            Ok(bytes) => bytes,
+            Err(fault) => return Ok(Err(PutError::somewhere(fault.into_damage()?))),
+        };
+        Ok(Put::read(&bytes, self.is_big_endian, sides, elements, size))
+    }
 }

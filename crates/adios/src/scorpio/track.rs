@@ -39,7 +39,10 @@ pub fn frames_of(lists: Lists<'_>, values: &Values<'_>) -> Result<Vec<Frame>> {
         return Err(format!("{maps} decompositions for {numbers} frames").into());
     }
     let size = lists.fills.map_or(1, |fills| fills.ty.size().max(1)) as usize;
-    let fills = lists.fills.map(|fills| values.elements(fills)).transpose()?;
+    let fills = lists
+        .fills
+        .map(|fills| values.elements(fills))
+        .transpose()?;
     let fills = fills.unwrap_or_default().concat();
     let mut fills = fills.chunks_exact(size);
     let frame = |(map, number): (i64, i64)| {
@@ -86,17 +89,24 @@ pub fn count_off(
     blocks: usize,
 ) -> Result<Vec<Counted>> {
     if writers.len() != groups.len() || writers.iter().any(|own| own.len() != frames) {
-        return Err(format!("its list of writers does not have {frames} frames of {} groups", groups.len()).into());
+        return Err(format!(
+            "its list of writers does not have {frames} frames of {} groups",
+            groups.len()
+        )
+        .into());
     }
     let mut members: Vec<(u32, u32, u32)> = Vec::new();
     for (group, (ranks, own)) in (0u32..).zip(groups.iter().zip(writers)) {
         let most = own.iter().copied().max().unwrap_or(0);
         let most = usize::try_from(most)?;
         let with_blocks = ranks.get(..most);
-        let with_blocks = with_blocks.ok_or_else(|| {
-            format!("{most} writers in a group of {}", ranks.len())
-        })?;
-        members.extend((0u32..).zip(with_blocks).map(|(member, rank)| (*rank, group, member)));
+        let with_blocks =
+            with_blocks.ok_or_else(|| format!("{most} writers in a group of {}", ranks.len()))?;
+        members.extend(
+            (0u32..)
+                .zip(with_blocks)
+                .map(|(member, rank)| (*rank, group, member)),
+        );
     }
     members.sort_unstable();
     let mut counted = Vec::new();

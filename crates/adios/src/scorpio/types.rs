@@ -1,9 +1,11 @@
 //! Types (section 3).
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::Type;
 
 /// A type of netCDF, without strings: SCORPIO writes no variable of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum NcType {
     Byte,

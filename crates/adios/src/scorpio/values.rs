@@ -18,7 +18,11 @@ pub struct Values<'a> {
 impl Values<'_> {
     /// The first `len` bytes of a block, of `whole` bytes of elements. Blocks of an operator are decoded whole.
     pub fn bytes_of(&self, block: &Block, len: u64, whole: u64) -> Result<Vec<u8>> {
-        let needed = if block.has_operator { whole.saturating_add(block.place.len) } else { len };
+        let needed = if block.has_operator {
+            whole.saturating_add(block.place.len)
+        } else {
+            len
+        };
         if needed > MOST_BYTES {
             return Err(format!("{needed} bytes are more than the {MOST_BYTES} of a list").into());
         }
@@ -89,7 +93,10 @@ fn bytes_of(variable: &Variable, number: usize) -> Option<u64> {
 /// Integers of a type. Fails where the type is none, or one does not fit into 63 bits.
 pub fn numbers_of(ty: &Type, bytes: &[u8], is_big_endian: bool) -> Result<Vec<i64>> {
     let size = ty.size() as usize;
-    let is_signed = matches!(ty, Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Char);
+    let is_signed = matches!(
+        ty,
+        Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Char
+    );
     let is_unsigned = matches!(ty, Type::U8 | Type::U16 | Type::U32 | Type::U64);
     if !(is_signed || is_unsigned) || !bytes.len().is_multiple_of(size) {
         return Err("a list that is not of integers".into());
@@ -101,7 +108,11 @@ pub fn numbers_of(ty: &Type, bytes: &[u8], is_big_endian: bool) -> Result<Vec<i6
         } else {
             word[..size].copy_from_slice(own);
         }
-        let number = if is_big_endian { u64::from_be_bytes(word) } else { u64::from_le_bytes(word) };
+        let number = if is_big_endian {
+            u64::from_be_bytes(word)
+        } else {
+            u64::from_le_bytes(word)
+        };
         let unused = 64 - 8 * size as u32;
         if is_signed {
             return Ok((number << unused) as i64 >> unused);

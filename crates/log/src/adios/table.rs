@@ -183,13 +183,8 @@ impl Reading<'_> {
                     return Err(format!("it has {} dimensions", start.len()).into());
                 }
                 self.push(block, number, start, count, found)?;
-                match conversion {
-                    Some(_) if block.has_operator => {
-                        let reason = "an operator on elements with padding cannot be undone";
-                        found.records.spoil_last(reason.to_owned())?;
-                    }
-                    Some(conversion) => found.records.convert_last(&conversion)?,
-                    None => {}
+                if let Some(conversion) = conversion {
+                    found.records.convert_last(&conversion)?;
                 }
                 Ok(())
             })?;
