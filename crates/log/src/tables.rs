@@ -61,3 +61,9 @@ impl From<striped::Tables> for Tables {
         Tables::Striped(tables)
     }
 }
+
+impl From<scorpio::Tables> for Tables {
+    fn from(tables: scorpio::Tables) -> Self {
+        Tables::Scorpio(tables)
+    }
+}

@@ -43,6 +43,12 @@ impl PutError {
 }
 
 impl Put {
+    /// Number of records, including those that the file has not.
+    pub fn records(&self) -> u64 {
+        let own = self.count.first().copied().unwrap_or(0);
+        own.max(self.lost_records)
+    }
+
     /// Bytes before the elements, for a variable of `rank` dimensions.
     pub fn head(rank: usize) -> u64 {
         16 * rank as u64

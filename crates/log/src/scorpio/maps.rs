@@ -9,7 +9,9 @@ use super::lists::Reader;
 use super::{MapSource, Tables};
 use crate::model::{Selection, Selections};
 use crate::records::Numbered;
+use crate::source_file::SourceFile;
 use h5logfs_adios::Type;
+use h5logfs_adios::directory::Directory;
 use h5logfs_adios::model::{Block, Kind, Variable};
 use h5logfs_adios::scorpio::{Begin, Places, map_of, numbers_of};
 use h5logfs_common::fault::Fault;
@@ -294,17 +296,16 @@ impl Tables {
     pub fn look_at_map(
         &self,
         task: &Task,
-        sources: &[crate::source_file::SourceFile],
+        sources: &[SourceFile],
+        directory: &Directory,
         source: &MapSource,
     ) -> Result<MapFacts, Fault> {
-        let files = self.parts.files(sources)?;
-        let directory = h5logfs_adios::directory::Directory::open(files)?;
         let reader = Reader {
             task,
             tables: self,
-            directory: &directory,
+            directory,
             sections: &Default::default(),
-            files,
+            files: self.parts.files(sources)?,
             sources,
         };
         let map = Map::look(reader, source)?;

@@ -55,6 +55,11 @@ impl<'a> DirectoryFiles<'a> {
         })
     }
 
+    /// The path of `md.idx`.
+    pub fn index_path(&self) -> &Path {
+        self.index.path()
+    }
+
     /// The files that the steps are read from.
     pub fn metadata(&self) -> Files<'_> {
         Files {
