@@ -83,8 +83,11 @@ impl<'a> DirectoryFiles<'a> {
         }
     }
 
-    /// Reads the stored bytes at `place`, which exist.
+    /// Reads the stored bytes at `place`. Fails where some do not exist.
     pub fn read(&self, place: &Place, buffer: &mut [u8]) -> std::result::Result<(), Fault> {
+        if let File::Data(number) = place.file {
+            self.len_of(number);
+        }
         let data = self.data.borrow();
         let file = match place.file {
             File::Metadata => Some(&self.metadata),

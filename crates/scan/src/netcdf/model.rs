@@ -27,7 +27,8 @@ pub fn model(header: &Header, records: u64) -> Model {
         dimensions: header.dimensions.iter().map(dimension).collect(),
         attributes: header.attributes.iter().map(attribute).collect(),
         variables: header.variables.iter().map(variable).collect(),
-        is_big_endian: true,
+        // The view converts the elements.
+        is_big_endian: false,
         // CDF-5 has types that are missing from the classic data model.
         is_classic: header.version != 5,
     }

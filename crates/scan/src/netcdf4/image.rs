@@ -310,14 +310,14 @@ pub(super) fn new_datatype(kind: Type, is_big_endian: bool) -> Result<Id> {
     let Type::Number(kind) = kind else {
         return h5::terminated_text_type(1, false);
     };
-    let (size, little) = (kind.size() as u32, !is_big_endian);
+    let size = kind.size() as u32;
     match kind {
-        NumberType::F32 | NumberType::F64 => h5::float_type(size, little),
+        NumberType::F32 | NumberType::F64 => h5::float_type(size, is_big_endian),
         NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 => {
-            h5::integer_type(size, true, little)
+            h5::integer_type(size, true, is_big_endian)
         }
         NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 => {
-            h5::integer_type(size, false, little)
+            h5::integer_type(size, false, is_big_endian)
         }
     }
 }
