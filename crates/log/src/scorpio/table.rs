@@ -21,6 +21,9 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
+/// The most decompositions that `h5logfs inspect` lists.
+const MOST_FACTS: usize = 16;
+
 /// The places of the metadata of all steps, and the maps that were looked at.
 #[derive(Debug)]
 struct Table {
@@ -34,6 +37,35 @@ struct Table {
 impl Layout for Tables {
     fn name(&self) -> &'static str {
         "SCORPIO in ADIOS2 BP"
+    }
+
+    /// The groups of processes, and the shapes of the decompositions.
+    fn facts(&self) -> Vec<String> {
+        let processes: usize = self.groups.iter().map(Vec::len).sum();
+        let count = |number: usize, one: &str, many: &str| match number {
+            1 => format!("1 {one}"),
+            number => format!("{number} {many}"),
+        };
+        let written = format!(
+            "written by {} in {}",
+            count(processes, "process", "processes"),
+            count(self.groups.len(), "group", "groups")
+        );
+        let maps = self.maps.iter().take(MOST_FACTS);
+        let maps = maps.map(|map| format!("{} {:?} in step {}", map.id, map.dims, map.step));
+        let mut maps: Vec<String> = maps.collect();
+        if let Some(more) = self
+            .maps
+            .len()
+            .checked_sub(MOST_FACTS)
+            .filter(|more| *more > 0)
+        {
+            maps.push(format!("and {more} more"));
+        }
+        if maps.is_empty() {
+            return vec![written];
+        }
+        vec![written, format!("decompositions: {}", maps.join(", "))]
     }
 
     fn read_tables(
