@@ -8,6 +8,14 @@ use tempfile::TempDir;
 
 use super::model::model;
 use super::*;
+use crate::shown::ShownObjects;
+use h5logfs_common::fault::Fault;
+use h5logfs_log::netcdf::header::{Dimension, Type, Variable};
+use h5logfs_log::numbers::NumberType;
+use h5logfs_log::scan::Choice;
+use h5logfs_log::snapshot::Storage;
+
+type Result<T> = std::result::Result<T, Fault>;
 use h5logfs_hdf5_format::Image;
 use h5logfs_log::Tables;
 use h5logfs_log::netcdf::header::Attribute;
