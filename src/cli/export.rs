@@ -1,5 +1,7 @@
 //! `h5logfs export`: writes the canonical file to disk, or to standard output.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use clap::Args;
 
@@ -7,9 +9,13 @@ use super::target::{FromTo, Output};
 use super::{ViewArgs, called, missing, progress};
 use h5logfs_log::scan::Choice;
 use h5logfs_view::View;
+use h5logfs_view::cache::Budget;
 
 /// Bytes written at once.
 const STEP: u64 = 4 << 20;
+/// Bytes of chunks and decoded records that stay in memory from one write to the next. No chunk is read twice, but a
+/// record may have elements of several chunks.
+const KEPT: u64 = 32 << 20;
 
 /// Write a log file's canonical HDF5 form to a file, sparse where nothing was logged
 #[derive(Debug, Clone, Args)]
@@ -25,9 +31,10 @@ pub fn run(args: ExportArgs) -> Result<()> {
     let target = args.paths.target(&args.view.settings()?)?;
     let scanner = args.view.scanner_for(1)?;
     let log = scanner.scan(&args.paths.file, Choice::default())?;
+    let budget = Arc::clone(&log.budget);
     let view = log.open()?;
     let written = target.create().and_then(|mut output| {
-        write(&view, &mut output)?;
+        write(&view, &budget, &mut output)?;
         output.finish()
     });
     let written = written.map_err(|e| called(&args.paths.file, e));
@@ -36,7 +43,7 @@ pub fn run(args: ExportArgs) -> Result<()> {
     Ok(())
 }
 
-fn write(view: &View, out: &mut Output) -> Result<()> {
+fn write(view: &View, budget: &Budget, out: &mut Output) -> Result<()> {
     if (0..view.snapshot().datasets.len()).any(|number| view.holes().is_sparse(number)) {
         out.make_long(view.len())?;
     }
@@ -53,10 +60,10 @@ fn write(view: &View, out: &mut Output) -> Result<()> {
         while at < segment.range.end {
             let most = STEP.min(segment.range.end - at);
             let len = view.up_to_a_slot(at, most) as usize;
-            // Nobody reads these bytes again, so no cache need keep them.
             let task = view.task(None).for_keeper();
             view.read_for(&task, at, &mut buf[..len])?;
             out.write(&buf[..len])?;
+            budget.shrink_chunks_to(KEPT);
             at += len as u64;
             progress.set_position(at);
         }

@@ -229,6 +229,11 @@ impl Budget {
         while self.used() > most && self.caches.evict_one() {}
     }
 
+    /// Drops chunks and decoded records until at most `most` bytes of them are kept. Indexes stay.
+    pub fn shrink_chunks_to(&self, most: u64) {
+        while self.caches.bytes.weight() > most && self.caches.bytes.evict_one() {}
+    }
+
     /// A task that takes its memory from this budget, on behalf of `user` where users share it.
     pub fn task(&self, user: Option<u32>) -> Task {
         Task::new(&self.memory, user)
