@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""scorpiosame GOT EXPECTED [GOT EXPECTED]...: do the two files of each pair say the same in netCDF's data model?
+"""scorpiosame [--plain] GOT EXPECTED [GOT EXPECTED]...: do the two files of each pair say the same in netCDF's data model?
 
-Compared: dimensions with their lengths and whether they are unlimited; variables with their types and dimensions; attributes with
+A text file EXPECTED.refused.txt in place of EXPECTED.expected.nc names variables of GOT that must not be readable. Compared: dimensions with their lengths and whether they are unlimited; variables with their types and dimensions; attributes with
 their types, where a char is no string; the bits of all values. Not compared: orders, chunks, filters, and how HDF5 stores it.
-h5py reads each file as HDF5 (docs/formats/scorpio-bp.md, section 12), and the package netCDF4, where it is there, once more.
+h5py reads each file as HDF5 (docs/formats/scorpio-bp.md, section 12), and then the package netCDF4 does, ncdump, and xarray with its
+engines netcdf4 and h5netcdf. With --plain only h5py and netCDF4 read them: names and attributes may be such that others refuse them.
 
 Prints the differences; exit status 1 if there are any.
 """
+import os
+import subprocess
 import sys
 
 import h5py
@@ -89,7 +92,17 @@ def names_of_dimensions(file, name, dataset, by_id):
     return tuple(file[scales[0]].name.strip("/") for scales in dataset.attrs["DIMENSION_LIST"])
 
 
-def by_h5py(path):
+def refuse(name, read):
+    """Fails where a variable can be read that must not."""
+    try:
+        read()
+    except (OSError, RuntimeError):
+        return
+    raise AssertionError(f"{name} is not refused")
+
+
+def by_h5py(path, refused=()):
+    """A file without the variables that are to be refused."""
     with h5py.File(path, "r") as file:
         datasets = {name: file[name] for name in file}
         others = [name for name, item in datasets.items() if not isinstance(item, h5py.Dataset)]
@@ -108,7 +121,10 @@ def by_h5py(path):
                     lengths[dimension] = max(lengths[dimension], length)
         variables = {}
         for name, dataset in shown.items():
-            variables[name.replace(NON_COORDINATE, "", 1)] = variable(dataset, dims[name], lengths)
+            if name in refused:
+                refuse(name, lambda: dataset[()])
+            else:
+                variables[name.replace(NON_COORDINATE, "", 1)] = variable(dataset, dims[name], lengths)
         return {
             "dimensions": {name: (length, name in unlimited) for name, length in lengths.items()},
             "attributes": attributes(file),
@@ -139,11 +155,13 @@ def netcdf_attributes(of):
             found[name] = ("text", tuple(texts))
         else:
             value = np.atleast_1d(native(value))
-            found[name] = (value.dtype.str[1:], value.tobytes())
+            # The fill value of a char.
+            is_char = value.dtype.kind == "S"
+            found[name] = ("text", (value[0].decode(),)) if is_char else (value.dtype.str[1:], value.tobytes())
     return found
 
 
-def by_netcdf4(path):
+def by_netcdf4(path, refused=()):
     import netCDF4
 
     with netCDF4.Dataset(path) as file:
@@ -152,6 +170,9 @@ def by_netcdf4(path):
         assert not file.groups, f"{list(file.groups)} are groups"
         variables = {}
         for name, v in file.variables.items():
+            if name in refused:
+                refuse(name, lambda: v[...])
+                continue
             kind = native(np.empty(0, v.dtype)).dtype.str[1:]
             variables[name] = (kind, v.dimensions, netcdf_attributes(v), native(np.asarray(v[...])))
         return {
@@ -225,27 +246,78 @@ def differences(got, expected):
             yield from unequal_values(name, our_values, values)
 
 
-def compare(got, expected, has_netcdf):
-    """Differences of two files, as h5py sees them, and as netCDF does."""
-    meant = by_h5py(expected)
-    yield from (f"h5py: {text}" for text in differences(by_h5py(got), meant))
-    if has_netcdf:
-        yield from (f"netCDF: {text}" for text in differences(by_netcdf4(got), loosened(meant)))
+def refused_of(expected):
+    """Names of variables that GOT must refuse."""
+    path = expected.replace(".expected.nc", ".refused.txt")
+    if path == expected or not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return file.read().split()
 
 
-def has_netcdf4():
-    try:
-        import netCDF4  # noqa: F401
-    except ImportError:
-        return False
-    return True
+def compare(got, expected):
+    """Differences of two files, as h5py sees them."""
+    yield from differences(by_h5py(got, refused_of(expected)), by_h5py(expected))
+
+
+# --- netCDF programs ------------------------------------------------------------------------------
+
+def dump(path, names):
+    """The lines of ncdump, in order: those of variables may be in another one."""
+    said = subprocess.run(["ncdump", "-p", "9,17", "-v", ",".join(names), path], capture_output=True)
+    if said.returncode or said.stderr:
+        return [f"fails: {said.stderr.decode(errors='replace')}"]
+    lines = said.stdout.decode(errors="surrogateescape").splitlines()[1:]
+    return sorted(line for line in lines if not any(f":{name} =" in line for name in LOSSES))
+
+
+def by_ncdump(got, expected):
+    # It takes a backslash in front of these.
+    names = ["".join(f"\\{c}" if c in " ," else c for c in name) for name in by_h5py(expected)["variables"]]
+    if refused_of(expected):
+        return
+    ours, theirs = dump(got, names), dump(expected, names)
+    for line in sorted(set(ours) ^ set(theirs)):
+        yield f"ncdump: {'no' if line in theirs else 'the'} line {short(line)!r}"
+    if len(ours) != len(theirs):
+        yield f"ncdump: {len(ours)} lines, expected {len(theirs)}"
+
+
+def by_xarray(got, expected):
+    import xarray
+
+    for engine in "netcdf4", "h5netcdf":
+        for how in {}, {"decode_cf": False}:
+            with xarray.open_dataset(got, engine=engine, **how) as ours, \
+                    xarray.open_dataset(expected, engine=engine, **how) as theirs:
+                ours = ours.drop_vars(refused_of(expected), errors="ignore")
+                ours.attrs = {name: value for name, value in ours.attrs.items() if name not in LOSSES}
+                if not ours.identical(theirs):
+                    yield f"xarray, {engine}, {how}: {ours} is not {theirs}"
+                if ours.encoding.get("unlimited_dims") != theirs.encoding.get("unlimited_dims"):
+                    yield f"xarray, {engine}: unlimited {ours.encoding.get('unlimited_dims')}"
+
+
+def everything(got, expected, is_plain):
+    """Differences as all programs see them."""
+    yield from (f"h5py: {text}" for text in compare(got, expected))
+    netcdf = differences(by_netcdf4(got, refused_of(expected)), loosened(by_h5py(expected)))
+    yield from (f"netCDF4: {text}" for text in netcdf)
+    if not is_plain:
+        yield from by_ncdump(got, expected)
+        yield from by_xarray(got, expected)
 
 
 def main():
-    paths = sys.argv[1:]
+    is_plain = sys.argv[1:2] == ["--plain"]
+    paths = sys.argv[1 + is_plain:]
     found = 0
     for got, expected in zip(paths[::2], paths[1::2], strict=True):
-        for text in compare(got, expected, has_netcdf4()):
+        try:
+            texts = list(everything(got, expected, is_plain))
+        except Exception as error:  # noqa: BLE001 - any failure to read is a difference
+            texts = [f"{type(error).__name__}: {error}"]
+        for text in texts:
             print(f"{got}: {text}")
             found += 1
     return 1 if found or not paths else 0
