@@ -67,7 +67,7 @@ def make(name, change=None):
             file.createVariable('other', 'i1')
     return path
 good, missed = make('good'), []
-assert not list(scorpiosame.everything(good, make('same'), True))
+assert not list(scorpiosame.as_all_see(good, make('same')))
 for change in ('limited', 'length', 'dimension', 'string', 'text', 'values', 'attribute type', 'type', 'fill', 'value', 'record',
                'attribute', 'coordinate', 'sign', 'variable'):
     changed = make(change, change)
@@ -111,6 +111,39 @@ fn netcdf_programs_read_what_was_meant() {
         [got, corpus.join(format!("{name}.expected.nc"))]
     });
     compare(&python, &["scorpiosame.py"], pairs);
+}
+
+/// CDO reads what lies on a grid.
+#[test]
+#[ignore = "make test-all"]
+fn nco_and_cdo_read_what_was_meant() {
+    let (Some(python), true) = (Python::new(), can_mount(User::Caller)) else {
+        return;
+    };
+    let corpus = corpus();
+    let mounted = Mounted::new(&corpus, "");
+    // NCO copies all of a file or nothing, and some variables of this one are refused.
+    let others = || {
+        names(&corpus)
+            .into_iter()
+            .filter(|name| name != "nodecomps_r2")
+    };
+    let gridded = || others().filter(|name| name.starts_with("eam_h0"));
+    let pair = |name: String| {
+        let got = mounted.join(format!("{name}.nc"));
+        [got, corpus.join(format!("{name}.expected.nc"))]
+    };
+    for (program, option) in [("ncks", "--nco"), ("cdo", "--cdo")] {
+        if Command::new(program).arg("--version").output().is_err() {
+            eprintln!("skipped: there is no {program}; `scripts/setup.sh climate` installs it");
+            continue;
+        }
+        let tool = ["scorpiosame.py", option];
+        match program {
+            "ncks" => compare(&python, &tool, others().map(pair)),
+            _ => compare(&python, &tool, gridded().map(pair)),
+        }
+    }
 }
 
 /// `H5LOGFS_TEST_CASES` sets the number of programs, `H5LOGFS_TEST_SEED` the first one.

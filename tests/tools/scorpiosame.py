@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""scorpiosame [--plain] GOT EXPECTED [GOT EXPECTED]...: do the two files of each pair say the same in netCDF's data model?
+"""scorpiosame [--plain | --nco | --cdo] GOT EXPECTED [GOT EXPECTED]...: do the two files of each pair say the same in netCDF's data model?
 
 A text file EXPECTED.refused.txt in place of EXPECTED.expected.nc names variables of GOT that must not be readable. Compared: dimensions with their lengths and whether they are unlimited; variables with their types and dimensions; attributes with
 their types, where a char is no string; the bits of all values. Not compared: orders, chunks, filters, and how HDF5 stores it.
 h5py reads each file as HDF5 (docs/formats/scorpio-bp.md, section 12), and then the package netCDF4 does, ncdump, and xarray with its
 engines netcdf4 and h5netcdf. With --plain only h5py and netCDF4 read them: names and attributes may be such that others refuse them.
+With --nco NCO copies both files, and the copies are compared; with --cdo CDO compares them.
 
 Prints the differences; exit status 1 if there are any.
 """
 import os
 import subprocess
 import sys
+import tempfile
 
 import h5py
 import numpy as np
@@ -298,23 +300,46 @@ def by_xarray(got, expected):
                     yield f"xarray, {engine}: unlimited {ours.encoding.get('unlimited_dims')}"
 
 
-def everything(got, expected, is_plain):
-    """Differences as all programs see them."""
+def by_nco(got, expected):
+    with tempfile.TemporaryDirectory() as directory:
+        copies = [os.path.join(directory, name) for name in ("got.nc", "expected.nc")]
+        for path, copied in zip((got, expected), copies):
+            # -h: no attribute about the copy.
+            said = subprocess.run(["ncks", "-h", "-O", path, copied], capture_output=True, text=True)
+            if said.returncode:
+                yield f"ncks: {said.stderr}"
+                return
+        yield from (f"ncks: {text}" for text in compare(*copies))
+
+
+def by_cdo(got, expected):
+    said = subprocess.run(["cdo", "-s", "diffv", got, expected], capture_output=True, text=True)
+    if said.returncode or said.stdout.strip():
+        yield f"cdo: {said.stdout}{said.stderr}"
+
+
+def as_all_see(got, expected):
+    yield from as_plain_readers_see(got, expected)
+    yield from by_ncdump(got, expected)
+    yield from by_xarray(got, expected)
+
+
+def as_plain_readers_see(got, expected):
     yield from (f"h5py: {text}" for text in compare(got, expected))
     netcdf = differences(by_netcdf4(got, refused_of(expected)), loosened(by_h5py(expected)))
     yield from (f"netCDF4: {text}" for text in netcdf)
-    if not is_plain:
-        yield from by_ncdump(got, expected)
-        yield from by_xarray(got, expected)
+
+
+WAYS = {"--plain": as_plain_readers_see, "--nco": by_nco, "--cdo": by_cdo}
 
 
 def main():
-    is_plain = sys.argv[1:2] == ["--plain"]
-    paths = sys.argv[1 + is_plain:]
+    way = WAYS.get(sys.argv[1], as_all_see)
+    paths = sys.argv[1 + (sys.argv[1] in WAYS):]
     found = 0
     for got, expected in zip(paths[::2], paths[1::2], strict=True):
         try:
-            texts = list(everything(got, expected, is_plain))
+            texts = list(way(got, expected))
         except Exception as error:  # noqa: BLE001 - any failure to read is a difference
             texts = [f"{type(error).__name__}: {error}"]
         for text in texts:
