@@ -443,7 +443,7 @@ fn region_of(tables: &Tables, source: u16, at: u64) -> Option<Region> {
         // Striped files have no records.
         Tables::Striped(_) => None,
         // No sample is an ADIOS2 directory.
-        Tables::Adios(_) => None,
+        Tables::Adios(_) | Tables::Scorpio(_) => None,
     }
 }
 

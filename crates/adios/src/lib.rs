@@ -6,6 +6,7 @@
 //! * `bp4`, `bp5`: the metadata of one step, as a [`Step`]. `directory` chooses between them.
 //! * `asked`: the parts of a step to read.
 //! * `operator`: decodes blocks that were written with an operator.
+//! * `scorpio`: the netCDF file that SCORPIO wrote as a directory.
 //! * `tree`: the groups, datasets and attributes of all steps.
 //! * [`model`]: the data that these modules exchange.
 //!
@@ -22,6 +23,7 @@ pub mod header;
 pub mod model;
 mod numbers;
 pub mod operator;
+pub mod scorpio;
 pub mod tree;
 
 pub use model::{Block, Kind, Place, Step, Type, Variable};

@@ -11,6 +11,48 @@ pub enum Conversion {
     Numbers(NumberConversion),
     /// Removes the padding that a compiler has put after the value of an element.
     Padding(Padding),
+    /// The same value for each element. The record stores none.
+    Constant(Constant),
+}
+
+/// An element of 1 to 8 bytes, in the byte order of the dataset. Built by [`Constant::new`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Constant {
+    size: u8,
+    bytes: [u8; 8],
+}
+
+impl Constant {
+    /// `None` for an element of no bytes, or of more than 8.
+    pub fn new(element: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 8];
+        bytes.get_mut(..element.len())?.copy_from_slice(element);
+        let constant = Constant {
+            size: element.len() as u8,
+            bytes,
+        };
+        constant.is_sound().then_some(constant)
+    }
+
+    fn is_sound(&self) -> bool {
+        (1..=8).contains(&self.size)
+    }
+
+    /// The bytes of the element.
+    pub fn element(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.size)]
+    }
+
+    /// Fills memory with whole elements.
+    pub fn fill(&self, to: &mut [u8]) {
+        let element = self.element();
+        if element.iter().all(|byte| *byte == element[0]) {
+            return to.fill(element[0]);
+        }
+        for to in to.chunks_exact_mut(element.len()) {
+            to.copy_from_slice(element);
+        }
+    }
 }
 
 /// Elements with bytes after their values, all sizes in bytes. Built by [`Padding::new`].
@@ -59,12 +101,27 @@ impl From<Padding> for Conversion {
     }
 }
 
+impl From<Constant> for Conversion {
+    fn from(constant: Constant) -> Self {
+        Conversion::Constant(constant)
+    }
+}
+
 impl Conversion {
-    /// Bytes of an element in the log.
+    /// The value of each element, if all have the same.
+    pub fn constant(&self) -> Option<&Constant> {
+        match self {
+            Conversion::Constant(constant) => Some(constant),
+            _ => None,
+        }
+    }
+
+    /// Bytes of an element in the log; 0 for [`Conversion::Constant`].
     pub fn stored_size(&self) -> usize {
         match self {
             Conversion::Numbers(numbers) => numbers.from.kind.size(),
             Conversion::Padding(padding) => padding.stored as usize,
+            Conversion::Constant(_) => 0,
         }
     }
 
@@ -73,6 +130,7 @@ impl Conversion {
         match self {
             Conversion::Numbers(numbers) => numbers.to.kind.size(),
             Conversion::Padding(padding) => padding.shown as usize,
+            Conversion::Constant(constant) => usize::from(constant.size),
         }
     }
 
@@ -81,14 +139,16 @@ impl Conversion {
         match self {
             Conversion::Numbers(_) => true,
             Conversion::Padding(padding) => padding.is_sound(),
+            Conversion::Constant(constant) => constant.is_sound(),
         }
     }
 
-    /// Converts all elements of `from`. Both slices hold the same number of them.
+    /// Converts all elements of `from`. Both slices hold the same number of them, but `from` is empty for a constant.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) {
         match self {
             Conversion::Numbers(numbers) => numbers.convert(from, to),
             Conversion::Padding(padding) => padding.convert(from, to),
+            Conversion::Constant(constant) => constant.fill(to),
         }
     }
 }
@@ -109,5 +169,16 @@ mod tests {
         for (stored, value, shown) in [(4, 0, 4), (4, 5, 5), (4, 3, 2)] {
             assert_eq!(Padding::new(stored, value, shown), None);
         }
+    }
+    #[test]
+    fn a_constant_fills_all_elements() {
+        let filled = |element: &[u8], len: usize| {
+            let mut out = vec![9; len];
+            Conversion::from(Constant::new(element).unwrap()).convert(&[], &mut out);
+            out
+        };
+        assert_eq!(filled(b"ab", 6), b"ababab");
+        assert_eq!(filled(&[0; 4], 8), [0; 8]);
+        assert_eq!((Constant::new(b""), Constant::new(&[1; 9])), (None, None));
     }
 }

@@ -19,6 +19,11 @@ pub trait Layout: Debug + Send + Sync {
     /// The name of the layout in the output of `h5logfs inspect`.
     fn name(&self) -> &'static str;
 
+    /// Lines about the log as a whole in the output of `h5logfs inspect`.
+    fn facts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The places of the bytes of the canonical file, for a layout that stores them unchanged. Such a log has no
     /// records.
     fn flat(&self) -> Option<&Flat> {

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`layout`] | the interface of a layout, and the records that it finds |
 //! | [`tables`] | the supported layouts |
-//! | [`logvol`], [`classic`], [`netcdf`], [`adios`] | the layouts |
+//! | [`logvol`], [`classic`], [`netcdf`], [`adios`], [`scorpio`] | the layouts |
 //! | [`striped`], [`flat`] | HDF5 files in several parts, which have no records |
 //! | [`plain`] | the test whether an HDF5 file is certainly no log |
 //! | [`model`], [`records`], [`conversion`], [`numbers`], [`base`], [`origins`] | records of all layouts |
@@ -65,6 +65,7 @@ pub mod recognition;
 pub mod records;
 pub mod rights;
 pub mod scan;
+pub mod scorpio;
 pub mod settled;
 pub mod signature;
 pub mod snapshot;

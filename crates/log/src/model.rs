@@ -33,7 +33,10 @@ pub struct Logged<'a> {
 /// block is the one element of the scalar; only the last block is kept.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
+    /// Elements of the write.
     elements: u64,
+    /// Those of them that lie in no block.
+    unplaced: u64,
     blocks: SelectionBlocks,
 }
 
@@ -94,10 +97,53 @@ impl Selection {
                 .checked_add(own)
                 .ok_or("more elements than can be counted")?;
         }
-        let (boxes, mut reservation) = PackedBoxes::build(task, &blocks)?;
+        Self::pack(task, &blocks, (elements, 0))
+    }
+
+    /// A selection of `blocks`, for a write of `elements` elements of which some may lie in no block. The first value of a
+    /// row is the number of elements of the write before the block. Fails where a block reaches beyond the write, and where
+    /// [`Selection::new`] does.
+    pub fn placed(
+        task: &Task,
+        blocks: &(impl Rows + Sync),
+        elements: u64,
+    ) -> Result<Reserved<Self>, Fault> {
+        let mut placed = 0u64;
+        let mut end = 0;
+        for row in 0..blocks.rows() {
+            let mut own = 1u64;
+            for d in 0..blocks.rank() {
+                check_end(blocks.start(row, d), blocks.count(row, d))?;
+                own = own
+                    .checked_mul(blocks.count(row, d))
+                    .ok_or("a block of too many elements")?;
+            }
+            let before = blocks.value(row, 0);
+            if before < end || own == 0 {
+                return Err("blocks of a selection overlap in the log".into());
+            }
+            end = before.saturating_add(own);
+            placed = placed.saturating_add(own);
+        }
+        if end > elements {
+            return Err("a block reaches beyond its write".into());
+        }
+        Self::pack(task, blocks, (elements, elements - placed))
+    }
+
+    fn pack(
+        task: &Task,
+        blocks: &(impl Rows + Sync),
+        (elements, unplaced): (u64, u64),
+    ) -> Result<Reserved<Self>, Fault> {
+        let (boxes, mut reservation) = PackedBoxes::build(task, blocks)?;
         reservation.grow(OVERHEAD)?;
-        let blocks = SelectionBlocks::Listed(boxes);
-        Ok(Reserved::new(Selection { elements, blocks }, reservation))
+        let selection = Selection {
+            elements,
+            unplaced,
+            blocks: SelectionBlocks::Listed(boxes),
+        };
+        Ok(Reserved::new(selection, reservation))
     }
 
     /// The selection with a reservation for its memory, which is allocated already: the selection is small, or its
@@ -111,6 +157,7 @@ impl Selection {
     pub fn strided(lattice: Lattice) -> Self {
         Selection {
             elements: lattice.elements(),
+            unplaced: 0,
             blocks: SelectionBlocks::Strided(lattice),
         }
     }
@@ -121,7 +168,7 @@ impl Selection {
             SelectionBlocks::Listed(boxes) => SelectionBlocks::Listed(boxes.checked(rank, 1)?),
             SelectionBlocks::Strided(lattice) => {
                 let lattice = lattice.checked(rank)?;
-                self.elements = lattice.elements();
+                (self.elements, self.unplaced) = (lattice.elements(), 0);
                 SelectionBlocks::Strided(lattice)
             }
         };
@@ -144,14 +191,19 @@ impl Selection {
         }
     }
 
-    /// Elements of all blocks.
+    /// Elements of the write, whether or not they lie in a block.
     pub fn elements(&self) -> u64 {
         self.elements
     }
 
+    /// Elements of all blocks.
+    pub fn placed_elements(&self) -> u64 {
+        self.elements.saturating_sub(self.unplaced)
+    }
+
     /// Whether the selection is one block with all elements of the write.
     pub fn is_one_block(&self) -> bool {
-        self.blocks() == 1 && (self.rank() > 0 || self.elements == 1)
+        self.blocks() == 1 && self.unplaced == 0 && (self.rank() > 0 || self.elements == 1)
     }
 
     /// The smallest box around all blocks. There must be a block.
@@ -200,7 +252,7 @@ impl Selection {
             SelectionBlocks::Listed(boxes) => boxes.bytes(),
             SelectionBlocks::Strided(lattice) => lattice.bytes(),
         };
-        size_of::<u64>() + blocks
+        2 * size_of::<u64>() + blocks
     }
 }
 
@@ -313,9 +365,9 @@ pub enum Encoding {
     RawOrDeflate,
     /// The dataset's own filter pipeline, applied to all bytes of the record at once.
     Pipeline,
-    /// Elements of another type: see [`Record::conversion`].
+    /// Elements of another type, as they are: see [`Record::conversion`].
     Converted,
-    /// The output of an ADIOS2 operator (`adios-bp.md`, section 5).
+    /// The output of an ADIOS2 operator (`adios-bp.md`, section 5), for elements that may be of another type.
     Operator,
 }
 
@@ -339,7 +391,7 @@ pub struct Record<'a> {
     pub start: &'a [u64],
     /// Number of elements along each dimension of the box.
     pub count: &'a [u64],
-    /// The blocks of the record; `None` where the box is the only one. With `has_lead`, blocks have one dimension less
+    /// The blocks of the record; `None` where the box is the only one, and has all elements of the write. With `has_lead`, blocks have one dimension less
     /// than the dataset.
     pub selection: Option<&'a Selection>,
     /// All blocks lie at one index of the first dimension, that of the box.
@@ -388,12 +440,25 @@ impl<'a> Record<'a> {
         self.selection.map_or(1, |s| s.blocks())
     }
 
-    /// Elements of all blocks. A record whose elements overflow 64 bits was refused when it was made.
+    /// Elements of all blocks.
+    pub fn placed_elements(&self) -> u64 {
+        self.selection
+            .map_or_else(|| self.elements(), Selection::placed_elements)
+    }
+
+    /// Elements of the write, of which some may lie in no block. A record whose elements overflow 64 bits was refused when
+    /// it was made.
     pub fn elements(&self) -> u64 {
         match self.selection {
             Some(selection) => selection.elements(),
             None => self.count.iter().fold(1, |n, c| n.saturating_mul(*c)),
         }
+    }
+
+    /// Whether the log stores no elements of the record, because all have one value.
+    pub fn is_constant(&self) -> bool {
+        self.conversion
+            .is_some_and(|conversion| conversion.constant().is_some())
     }
 
     /// The box around all elements of the record.

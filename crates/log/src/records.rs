@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::base::Base;
-use super::conversion::Conversion;
+use super::conversion::{Constant, Conversion};
 use super::model::{Encoding, Record, Selection, StoredBytes};
 use crate::boxes::packed::Row;
 use crate::column::Column;
@@ -215,21 +215,44 @@ impl RecordList {
         Ok(())
     }
 
-    /// Marks the elements of the last record for conversion. There are at most as many conversions as pairs of types.
+    /// Marks the elements of the last record, which is raw or the output of an operator, for conversion. A list has at most 255 different conversions: the record is
+    /// unreadable if it would need another one.
     pub fn convert_last(&mut self, conversion: &Conversion) -> Result<(), Fault> {
         let conversions = &mut self.shared.conversions;
         let known = conversions.iter().position(|c| c == conversion);
-        let at = known.unwrap_or_else(|| {
-            conversions.push(*conversion);
-            conversions.len() - 1
-        });
-        let Ok(at) = u8::try_from(at) else {
-            return Ok(());
+        let at = known.unwrap_or(conversions.len());
+        let Some(at) = u8::try_from(at).ok().filter(|at| *at < u8::MAX) else {
+            return self.spoil_last("its dataset has more conversions than can be kept".to_owned());
         };
+        if known.is_none() {
+            conversions.push(*conversion);
+        }
         self.change_last(|how| {
-            let how = how & !(CONVERSION_BITS << CONVERSION);
-            with_encoding(how | (u64::from(at) + 1) << CONVERSION, Encoding::Converted)
+            let how = how & !(CONVERSION_BITS << CONVERSION) | (u64::from(at) + 1) << CONVERSION;
+            match how >> ENCODING & ENCODING_BITS {
+                // Raw.
+                0 => with_encoding(how, Encoding::Converted),
+                _ => how,
+            }
         })
+    }
+
+    /// Adds a record that gives all elements of a box one value, of which the log stores nothing.
+    pub fn push_constant(
+        &mut self,
+        constant: Constant,
+        order: u64,
+        start: &[u64],
+        count: &[u64],
+    ) -> Result<(), Fault> {
+        let nothing = StoredBytes {
+            source: 0,
+            offset: 0,
+            len: 0,
+            encoding: Encoding::Raw,
+        };
+        self.push_block(nothing, order, start, count)?;
+        self.convert_last(&constant.into())
     }
 
     /// Sets the elements below all records.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
-use crate::{adios, classic, logvol, netcdf, striped};
+use crate::{adios, classic, logvol, netcdf, scorpio, striped};
 use h5logfs_common::fault::Fault;
 
 /// The places of a log's record tables and data, as the scan found them. Each layout has a variant.
@@ -19,6 +19,8 @@ pub enum Tables {
     Striped(striped::Tables),
     /// ADIOS2 directories (`docs/formats/adios-bp.md`).
     Adios(adios::Tables),
+    /// netCDF files that SCORPIO wrote as ADIOS2 directories (`docs/formats/scorpio-bp.md`).
+    Scorpio(scorpio::Tables),
 }
 
 impl Default for Tables {
@@ -36,6 +38,7 @@ impl Tables {
             Tables::Netcdf(tables) => tables,
             Tables::Striped(tables) => tables,
             Tables::Adios(tables) => tables,
+            Tables::Scorpio(tables) => tables,
         }
     }
 
@@ -48,6 +51,7 @@ impl Tables {
             Tables::Netcdf(tables) => tables.check(sources),
             Tables::Striped(tables) => tables.check(sources),
             Tables::Adios(tables) => tables.check(sources),
+            Tables::Scorpio(tables) => tables.check(sources),
         }
     }
 }
@@ -55,5 +59,11 @@ impl Tables {
 impl From<striped::Tables> for Tables {
     fn from(tables: striped::Tables) -> Self {
         Tables::Striped(tables)
+    }
+}
+
+impl From<scorpio::Tables> for Tables {
+    fn from(tables: scorpio::Tables) -> Self {
+        Tables::Scorpio(tables)
     }
 }

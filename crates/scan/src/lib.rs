@@ -4,7 +4,8 @@
 //!
 //! * `unclosed`: a log that was not closed. It makes the objects from the journal.
 //! * `adios`: an ADIOS2 directory, by its index. It makes the objects from the metadata of all steps.
-//! * `netcdf`: a netCDF classic file. It makes the objects from the header and finds the logs beside the file.
+//! * `netcdf`: a netCDF classic file. It turns the header into netCDF's data model and finds the logs beside the file.
+//! * `netcdf4`: the netCDF-4 form of a file of netCDF's data model.
 //! * `scan_hdf5` below: an HDF5 file. It asks `logvol` and `classic` for the log, and walks the objects.
 //!
 //! The parts that these share:
@@ -40,6 +41,7 @@ mod layout_objects;
 mod logvol;
 mod metadata_image;
 mod netcdf;
+mod netcdf4;
 mod original;
 #[cfg(test)]
 mod read_back;

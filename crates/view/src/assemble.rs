@@ -14,6 +14,7 @@ use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_hdf5_format::deflate::{DEFLATE_PIECES, inflate, inflate_in, inflate_stream};
 use h5logfs_hdf5_format::filters::{self, Filter};
+use h5logfs_log::conversion::Conversion;
 use h5logfs_log::model::{Encoding, Record, StoredBytes};
 use h5logfs_log::operator;
 use h5logfs_log::snapshot::Dataset;
@@ -148,7 +149,10 @@ impl Assembly<'_> {
             Ok(None) | Err(_) => return Ok(None),
         };
         if !plan.is_whole() {
-            fill(chunk, self.form.fill);
+            match &touching.below {
+                Some(constant) => constant.fill(chunk),
+                None => fill(chunk, self.form.fill),
+            }
         }
         let applied = plan.apply(task, &touching, self.sources, self.form.size, chunk);
         let sources = match applied {
@@ -190,7 +194,8 @@ impl Assembly<'_> {
                 };
             }
             // A run that is a whole record is decoded in its place.
-            if self.unwritten.is_none() && run.in_record == 0 && run.len == record.elements() {
+            let is_whole = run.in_record == 0 && run.len == record.elements();
+            if self.unwritten.is_none() && is_whole && record.conversion.is_none() {
                 let whole = range(run.in_chunk * element, run.len * element);
                 let whole = whole.and_then(|range| chunk.get_mut(range));
                 let whole = whole.ok_or("a record outside the chunk")?;
@@ -205,7 +210,10 @@ impl Assembly<'_> {
                     &last.insert(((stored, record.elements()), bytes)).1
                 }
             };
-            copy_run(bytes, chunk, run, element)
+            match record.conversion {
+                None => copy_run(bytes, chunk, run, element),
+                Some(conversion) => convert_run(bytes, chunk, run, conversion),
+            }
         })?;
         pieces.copy(chunk)?;
         sources.extend(pieces.used);
@@ -320,19 +328,37 @@ fn fill(chunk: &mut [u8], fill: &[u8]) {
 
 /// Copies a run from a record's bytes to its place in the chunk.
 pub(super) fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), Fault> {
-    let part = |start: u64| {
-        let start = start.checked_mul(element)?;
-        range(start, run.len.checked_mul(element)?)
+    let (source, target) = of_run(from, to, run, (element, element))?;
+    target.copy_from_slice(source);
+    Ok(())
+}
+
+/// Converts a run of a record's elements to its place in the chunk.
+fn convert_run(from: &[u8], to: &mut [u8], run: Run, conversion: &Conversion) -> Result<(), Fault> {
+    let sizes = (
+        conversion.stored_size() as u64,
+        conversion.shown_size() as u64,
+    );
+    let (source, target) = of_run(from, to, run, sizes)?;
+    conversion.convert(source, target);
+    Ok(())
+}
+
+/// The bytes of a run in a record and in a chunk, which have elements of these sizes.
+fn of_run<'a>(
+    from: &'a [u8],
+    to: &'a mut [u8],
+    run: Run,
+    (stored, shown): (u64, u64),
+) -> Result<(&'a [u8], &'a mut [u8]), Fault> {
+    let part = |start: u64, size: u64| {
+        let start = start.checked_mul(size)?;
+        range(start, run.len.checked_mul(size)?)
     };
-    let source = part(run.in_record).and_then(|range| from.get(range));
-    let target = part(run.in_chunk).and_then(|range| to.get_mut(range));
-    match (source, target) {
-        (Some(source), Some(target)) => {
-            target.copy_from_slice(source);
-            Ok(())
-        }
-        _ => Err("a record shorter than its selection".into()),
-    }
+    let source = part(run.in_record, stored).and_then(|range| from.get(range));
+    let target = part(run.in_chunk, shown).and_then(|range| to.get_mut(range));
+    let both = source.zip(target);
+    Ok(both.ok_or("a record shorter than its selection")?)
 }
 
 /// Reads the stored bytes of a record, without decoding them.

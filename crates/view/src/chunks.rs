@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::assemble::{Assembly, Decoded, ElementForm, decode_record, stored_bytes};
 use super::cache::{Bytes, BytesKey, Part};
 use super::grid::ChunkId;
-use super::pieces::read_elements;
+use super::pieces::{element_in_log, read_elements};
 use super::plan::Plans;
 use super::resolve::{ChunkResolver, ChunkSource, InPlace};
 use super::{View, check_limit};
@@ -347,7 +347,8 @@ impl<'a> Chunks<'a> {
     ) -> Decoded {
         let dataset = &self.view.snapshot.datasets[number];
         let stored = record.stored;
-        let raw = record.elements().saturating_mul(dataset.element_size);
+        let in_log = element_in_log(record, dataset.element_size);
+        let raw = record.elements().saturating_mul(in_log);
         let decode = || {
             let decoded = decode_record(task, &self.view.sources, stored, raw, &dataset.filters)?;
             Ok(Arc::new(decoded.unowned()))

@@ -224,6 +224,10 @@ impl<'a> Adding<'a> {
         for number in 0..records.len() {
             self.task.check()?;
             let record = records.get(number, &mut cells);
+            // Nobody wrote the elements that a layout fills.
+            if record.is_constant() {
+                continue;
+            }
             let map = &mut self.map;
             map.records += 1;
             // A damaged log can claim any number.
@@ -254,7 +258,8 @@ impl<'a> Adding<'a> {
         let is_inside =
             record.bounds() == *query && cost == 1 && self.chunks(&query.start, &query.end) == 1;
         if is_inside {
-            self.add_box(&query.start, &query.end, (1, 1), &origin, record.elements());
+            let elements = record.placed_elements();
+            self.add_box(&query.start, &query.end, (1, 1), &origin, elements);
             self.add_pieces(&query.start, &query.end, blocks);
         } else if self.budget > blocks.saturating_mul(2) {
             self.add_blocks(record, query, &origin);
@@ -262,7 +267,10 @@ impl<'a> Adding<'a> {
             self.map.is_spread = true;
             self.pieces = None;
             let volume = |b: &Bounds| b.count().fold(1u128, |n, c| n.saturating_mul(c.into()));
-            let share = (u128::from(record.elements()), volume(&record.bounds()));
+            let share = (
+                u128::from(record.placed_elements()),
+                volume(&record.bounds()),
+            );
             if self.budget > 0 || cost < LOOK_UP {
                 self.add_box(&query.start, &query.end, share, &origin, 0);
             }

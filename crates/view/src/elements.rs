@@ -7,6 +7,7 @@ use super::assemble::{Assembly, Decoded, copy_run, decode_record};
 pub use super::assemble::{ElementForm, Unwritten};
 use super::cache::Bytes;
 use super::cache::lru::Cache;
+use super::pieces::element_in_log;
 use super::resolve::{BoxRecords, Overlap, Run};
 use crate::index::DatasetIndex;
 use h5logfs_common::fault::Fault;
@@ -211,7 +212,9 @@ impl Elements<'_> {
 
     fn decoded(&self, record: &Record<'_>) -> Decoded {
         let stored = record.stored;
-        let raw = record.elements().saturating_mul(self.form.size);
+        let raw = record
+            .elements()
+            .saturating_mul(element_in_log(record, self.form.size));
         self.decoded.0.get_or_make(self.task, &(stored, raw), || {
             let decoded = match self.unwritten.and_then(|unwritten| unwritten.of(&stored)) {
                 Some(bytes) => self.decode(bytes?, raw)?,

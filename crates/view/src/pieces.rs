@@ -95,6 +95,14 @@ impl<'a> Pieces<'a> {
         run: Run,
         chunk: &mut [u8],
     ) -> std::result::Result<(), Fault> {
+        if let Some(constant) = record.conversion.and_then(Conversion::constant) {
+            let place = run.in_chunk.checked_mul(self.element);
+            let place = place.zip(run.len.checked_mul(self.element));
+            let place = place.and_then(|(start, len)| range(start, len));
+            let target = place.and_then(|place| chunk.get_mut(place));
+            constant.fill(target.ok_or("a run outside the chunk")?);
+            return Ok(());
+        }
         let in_log = element_in_log(record, self.element);
         let (offset, stored) = place(record, run, in_log).ok_or("a piece past 2^64 bytes")?;
         let (Ok(len), Ok(to)) = (u32::try_from(stored), u32::try_from(run.in_chunk)) else {
@@ -398,6 +406,10 @@ pub fn read_elements(
     let Some(conversion) = conversion else {
         return source.read_exact_at(target, offset);
     };
+    if let Some(constant) = conversion.constant() {
+        constant.fill(target);
+        return Ok(());
+    }
     let (from, to) = (conversion.stored_size(), conversion.shown_size());
     for target in target.chunks_mut((STEP / from).max(1) * to) {
         let stored = first_bytes(scratch, target.len() / to * from);

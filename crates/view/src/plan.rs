@@ -15,6 +15,7 @@ use super::resolve::{BoxRecords, Run};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
+use h5logfs_log::conversion::{Constant, Conversion};
 use h5logfs_log::model::{Encoding, StoredBytes};
 use h5logfs_log::source_file::SourceFile;
 
@@ -56,6 +57,8 @@ pub type PlanKey = Arc<[u64]>;
 pub struct Touching {
     pub key: PlanKey,
     records: Vec<StoredBytes>,
+    /// The value of all elements that no record moves, where it is not the fill value of the dataset.
+    pub below: Option<Constant>,
 }
 
 impl Touching {
@@ -72,7 +75,15 @@ impl Touching {
         let repeats = index.repeats_selections();
         let (mut of_records, mut records) = (Vec::new(), Vec::new());
         let (mut is_worth_it, mut all_have_lead) = (false, true);
+        let mut below = None;
         let visited = index.visit_numbered(bounds, |record, selection| {
+            if let Some(constant) = record.conversion.and_then(Conversion::constant) {
+                // It hides the records before it.
+                let covers = record.selection.is_none() && record.bounds().contains(bounds);
+                below = covers.then_some(*constant);
+                of_records.push(2);
+                return ControlFlow::Break(());
+            }
             let is_raw = record.stored.encoding == Encoding::Raw;
             if !is_raw || record.fault.is_some() || records.len() == MOST_RECORDS {
                 return ControlFlow::Break(());
@@ -96,7 +107,7 @@ impl Touching {
             records.push(record.stored);
             ControlFlow::Continue(())
         });
-        if visited.is_break() || !is_worth_it {
+        if visited.is_break() && below.is_none() || !is_worth_it {
             return None;
         }
         // A selection counts from the begin of the dataset, except along the first dimension where that is no part of
@@ -111,6 +122,7 @@ impl Touching {
         Some(Touching {
             key: key.into(),
             records,
+            below,
         })
     }
 }
@@ -190,6 +202,9 @@ impl GatherPlan {
         let mut found: Vec<(u32, Run)> = Vec::new();
         let mut record = 0;
         chunk.runs(task, |of, _, run| {
+            if of.is_constant() {
+                return Ok(());
+            }
             // Records come in the same order. A record without a run is passed over.
             let after = touching.records[record..].iter();
             let skipped = after.take_while(|stored| **stored != of.stored).count();

@@ -130,23 +130,24 @@ impl ChunkResolver<'_> {
         self.bounds.count().product()
     }
 
-    /// Number of the chunk's elements that some record wrote, or that lie below the records. Each run that is looked at
+    /// Number of the chunk's elements that some record wrote, or that lie below the records. Constants do not count. Each run that is looked at
     /// takes 1 off `budget`. `None` where the budget does not suffice, or where the count needs a bitmap of more than
     /// `max_elements`.
     pub fn count_written(&self, task: &Task, budget: &mut u64, max_elements: u64) -> Option<u64> {
-        if self.if_covered(|_, _| ()).is_some() {
-            return Some(self.elements());
+        if let Some(is_constant) = self.if_covered(|record, _| record.is_constant()) {
+            return Some(if is_constant { 0 } else { self.elements() });
         }
         if self.place.grid.elements() > max_elements {
             return None;
         }
-        let covered = self.runs(task, |_, _, _| {
+        let mut filled = 0;
+        let covered = self.runs(task, |record, _, run| {
             *budget = budget.checked_sub(1).ok_or("too many runs")?;
+            filled += if record.is_constant() { run.len } else { 0 };
             Ok(())
         });
-        covered
-            .ok()
-            .map(|covered| self.elements() - covered.missing())
+        let not_written = covered.ok()?.missing().checked_add(filled)?;
+        self.elements().checked_sub(not_written)
     }
 }
 

@@ -24,6 +24,9 @@ use h5logfs_view::View;
 pub(super) struct Report {
     file: String,
     layout: &'static str,
+    /// Lines about the log as a whole that its layout adds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    facts: Vec<String>,
     sources: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unclosed: Option<Unclosed>,
@@ -116,6 +119,7 @@ impl Report {
                 .to_string_lossy()
                 .into_owned(),
             layout: snapshot.log.layout().name(),
+            facts: snapshot.log.layout().facts(),
             sources: snapshot
                 .sources
                 .iter()
@@ -151,6 +155,9 @@ impl Report {
         let files: BTreeSet<&String> = self.sources.iter().collect();
         if files.len() > 1 {
             writeln!(out, "  and {} more files", files.len() - 1)?;
+        }
+        for fact in &self.facts {
+            writeln!(out, "  {fact}")?;
         }
         match &self.parts {
             Some(parts) => {

@@ -3,6 +3,7 @@
 //! [`Summary`] takes the steps one after the other and keeps the facts that decide the objects. Its memory grows with
 //! the changes between steps, not with their number. [`Summary::finish`] makes the [`Tree`].
 //!
+//! * `losses` collects the blocks whose bytes are lost.
 //! * `summary` collects facts; `steps` stores numbers of steps in runs.
 //! * `paths` turns names into paths; `build` makes the objects.
 //! * `openpmd` finds the iteration of each step of an openPMD file. [`Values`] reads attributes that are variables.
@@ -18,6 +19,7 @@
 //! * Where two attributes of one object get the same name, the second gets the suffix `_2`, as with datasets.
 
 mod build;
+mod losses;
 mod openpmd;
 mod paths;
 mod steps;
@@ -30,12 +32,13 @@ mod tests;
 use std::sync::Arc;
 
 use build::Shown;
+use losses::named;
+pub use losses::{Absent, Losses, is_complete};
 pub use openpmd::{Read, Values};
 pub use steps::Steps;
-use summary::LostBlocks;
-pub use summary::{Summary, is_complete};
+pub use summary::Summary;
 
-use crate::model::{File, Type, Value};
+use crate::model::{Type, Value};
 
 /// The objects that a reader sees of a directory.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -112,8 +115,8 @@ impl Summary {
     /// The objects of all steps.
     pub fn finish(mut self) -> Tree {
         self.variables.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (file, lost) in &self.lost {
-            self.problems.push(|| lost.text(*file));
+        for text in self.lost.texts() {
+            self.problems.push(|| text);
         }
         for (name, seen) in &self.variables {
             if let Some(which) = named(&seen.missing) {
@@ -128,32 +131,5 @@ impl Summary {
         let mut tree = build::tree(shown.unwrap_or_else(|| Shown::of(&self)), problems);
         tree.has_lost_blocks = !self.lost.is_empty();
         tree
-    }
-}
-
-/// Words for steps; `None` if there are none.
-fn named(steps: &Steps) -> Option<String> {
-    let (first, last) = (steps.get(0)?, steps.last()?);
-    Some(match steps.len() {
-        1 => format!("step {first}"),
-        many => format!("{many} steps from {first} to {last}"),
-    })
-}
-
-impl LostBlocks {
-    /// The file, what it lacks, and why.
-    fn text(&self, file: File) -> String {
-        let state = match self.len {
-            Some(len) => format!("ends at byte {len}"),
-            None => "is not there".to_owned(),
-        };
-        let count = |count: u64, of: &str| match count {
-            1 => format!("1 {of}"),
-            many => format!("{many} {of}s"),
-        };
-        let blocks = count(self.blocks, "block");
-        let variables = count(self.variables.len() as u64, "variable");
-        let steps = named(&self.steps).unwrap_or_default();
-        format!("{file} {state}: {blocks} of {variables} in {steps} cannot be read")
     }
 }

@@ -1,12 +1,13 @@
 //! The facts that decide the objects, collected step by step.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::Presence;
+use super::losses::{Absent, Losses};
 use super::paths;
 use super::steps::Steps;
-use crate::model::{Attribute, Block, File, Kind, Place, Step, StructType, Type, Value, Variable};
+use crate::model::{Attribute, Kind, Place, Step, StructType, Type, Value, Variable};
 
 /// Largest number of problem texts kept.
 const MOST_PROBLEMS: usize = 1000;
@@ -29,22 +30,9 @@ pub struct Summary {
     /// Index of the next variable, if the step has the order of the steps before.
     next: usize,
     pub(super) attributes: BTreeMap<Arc<str>, History>,
-    /// The blocks whose bytes are lost, by the file that should have them.
-    pub(super) lost: BTreeMap<File, LostBlocks>,
+    /// The blocks whose bytes are lost.
+    pub(super) lost: Losses,
     pub(super) problems: Problems,
-}
-
-/// The blocks whose bytes a file should have, but has not.
-#[derive(Debug, Default)]
-pub(super) struct LostBlocks {
-    /// The length of the file; `None` if it is not there.
-    pub len: Option<u64>,
-    /// The number of blocks.
-    pub blocks: u64,
-    /// The variables that they belong to.
-    pub variables: HashSet<Arc<str>>,
-    /// The steps that they belong to.
-    pub steps: Steps,
 }
 
 /// A variable over all steps that have it.
@@ -171,15 +159,7 @@ impl Summary {
                 .push(|| format!("step {step}: variable {name}: {reason}"));
             return;
         }
-        for (file, len) in absent.lost {
-            let lost = self.lost.entry(file).or_default();
-            lost.len = len;
-            lost.blocks += 1;
-            lost.steps.push(step);
-            if !lost.variables.contains(name) {
-                lost.variables.insert(name.clone());
-            }
-        }
+        self.lost.add(step, name, absent);
     }
 
     /// The index of a variable. The steps before have listed the first `known`.
@@ -374,69 +354,6 @@ fn shown(ty: &Type) -> &Type {
     match ty {
         Type::Char => &Type::I8,
         other => other,
-    }
-}
-
-/// The blocks of a variable in a step whose bytes are not there.
-#[derive(Default)]
-struct Absent {
-    /// For each lost block the file that should have it, and the length of that file; `None` if the file is not there.
-    lost: Vec<(File, Option<u64>)>,
-    /// Some of the bytes may still come.
-    is_awaited: bool,
-}
-
-impl Absent {
-    fn of(blocks: &[Block], presence: &dyn Fn(&Place) -> Presence) -> Self {
-        let mut absent = Absent::default();
-        for run in runs(blocks).filter(|run| !run.is_there(presence)) {
-            for block in run.blocks {
-                match presence(&block.place) {
-                    Presence::There => {}
-                    Presence::Lost(len) => absent.lost.push((block.place.file, len)),
-                    Presence::Awaited => absent.is_awaited = true,
-                }
-            }
-        }
-        absent
-    }
-}
-
-/// Whether all stored bytes of a step are there.
-pub fn is_complete(step: &Step, presence: &dyn Fn(&Place) -> Presence) -> bool {
-    let variables = step.variables.iter();
-    let mut runs = variables.flat_map(|variable| runs(&variable.blocks));
-    runs.all(|run| run.is_there(presence))
-}
-
-/// Neighbouring blocks, which are mostly in one file: `presence` is asked once for all of them.
-struct Run<'a> {
-    blocks: &'a [Block],
-    /// The end of the last one; `None` if it overflows.
-    end: Option<u64>,
-}
-
-fn runs(blocks: &[Block]) -> impl Iterator<Item = Run<'_>> {
-    let runs = blocks.chunk_by(|a, b| a.place.file == b.place.file);
-    runs.map(|blocks| {
-        let last = |last: u64, block: &Block| block.place.end().map(|end| last.max(end));
-        let end = blocks.iter().try_fold(0, last);
-        Run { blocks, end }
-    })
-}
-
-impl Run<'_> {
-    fn is_there(&self, presence: &dyn Fn(&Place) -> Presence) -> bool {
-        let (Some(first), Some(len)) = (self.blocks.first(), self.end) else {
-            return false;
-        };
-        let file = first.place.file;
-        let all = Place {
-            file,
-            offset: 0,
-            len,
-        };
-        presence(&all) == Presence::There
     }
 }
 

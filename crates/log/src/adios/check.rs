@@ -1,9 +1,16 @@
 //! Checks a snapshot's description of a directory. Reading checks the bytes there.
 
-use super::{METADATA, Tables};
+use super::{METADATA, Parts, Tables};
 use h5logfs_common::fault::Fault;
 
 impl Tables {
+    /// Fails with the reason where the parts contradict each other. `sources` is the number of source files.
+    pub fn check(&self, sources: usize) -> Result<(), Fault> {
+        self.parts.check(sources)
+    }
+}
+
+impl Parts {
     /// Fails with the reason where the parts contradict each other. `sources` is the number of source files.
     pub fn check(&self, sources: usize) -> Result<(), Fault> {
         if sources <= usize::from(METADATA) {
@@ -28,11 +35,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_followed_is_refused() {
-        let tables = |formats, data: &[(u32, u16)]| Tables {
+        let tables = |formats, data: &[(u32, u16)]| Parts {
             formats,
             data: data.to_vec(),
-            datasets: Vec::new(),
-            strip: 0,
         };
         let sound = tables(Some(2), &[(0, 3), (7, 4)]);
         assert_eq!(sound.check(5), Ok(()));

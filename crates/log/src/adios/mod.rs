@@ -4,6 +4,7 @@
 //! * [`names`] has the names of the files of a directory.
 //! * `check` checks a snapshot's description.
 //! * `others` knows files of ADIOS2 that are no logs.
+//! * `parts` finds the bytes of blocks in the files of a directory.
 //! * `steps` reads the steps that a dataset needs.
 //! * `stored` is the form of datasets' sources in a snapshot.
 //! * `table` turns blocks into records, and finds the rank that wrote each of them.
@@ -11,7 +12,8 @@
 mod check;
 pub mod names;
 mod others;
-mod steps;
+mod parts;
+pub(crate) mod steps;
 mod stored;
 mod table;
 #[cfg(test)]
@@ -47,13 +49,20 @@ pub const INDEX: u16 = 0;
 /// The source number of `md.0`.
 pub const METADATA: u16 = 1;
 
-/// A directory: its files, and the sources of its datasets' elements.
+/// The files of a directory besides `md.idx` and `md.0`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Tables {
+pub struct Parts {
     /// The source number of `mmd.0`; BP4 has none.
     pub formats: Option<u16>,
     /// Number of each `data.N`, and of its source; ascending.
     pub data: Vec<(u32, u16)>,
+}
+
+/// A directory: its files, and the sources of its datasets' elements.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tables {
+    /// The files of the directory.
+    pub parts: Parts,
     /// Datasets by number.
     #[serde(with = "stored")]
     pub datasets: Vec<DatasetSource>,

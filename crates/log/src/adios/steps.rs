@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{INDEX, METADATA, Tables};
 use crate::source_file::SourceFile;
 use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::{Bytes, Step};
@@ -22,22 +21,9 @@ impl Bytes for SourceFile {
     }
 }
 
-/// The metadata files of a directory.
-pub(super) fn files<'a>(tables: &Tables, sources: &'a [SourceFile]) -> Result<Files<'a>, Fault> {
-    let source = |number: u16| -> Result<&dyn Bytes, Fault> {
-        let source = sources.get(usize::from(number));
-        Ok(source.ok_or("a directory without its files")?)
-    };
-    Ok(Files {
-        index: source(INDEX)?,
-        metadata: source(METADATA)?,
-        formats: tables.formats.map(source).transpose()?,
-    })
-}
-
 /// A step and its memory.
 #[derive(Debug)]
-pub(super) struct ReadStep {
+pub(crate) struct ReadStep {
     pub step: Step,
     _reservation: Reservation,
 }
@@ -47,7 +33,7 @@ const KEPT: u64 = 4 << 20;
 
 /// The sections of the steps read last. After one variable, a reader mostly reads others of the same steps.
 #[derive(Debug, Default)]
-pub(super) struct Sections(Mutex<VecDeque<(usize, Arc<Vec<u8>>)>>);
+pub(crate) struct Sections(Mutex<VecDeque<(usize, Arc<Vec<u8>>)>>);
 
 impl Sections {
     /// Upper bound of the kept bytes for a directory.
@@ -84,7 +70,7 @@ impl Sections {
 }
 
 /// Reads a step with all variables. Fails where there is no such step, when memory is short, and when `task` stops.
-pub(super) fn read(
+pub(crate) fn read(
     task: &Task,
     directory: &Directory,
     files: Files<'_>,
@@ -96,7 +82,7 @@ pub(super) fn read(
 }
 
 /// Reads one variable of a step, without attributes. Fails as [`read`] does.
-pub(super) fn read_variable(
+pub(crate) fn read_variable(
     task: &Task,
     directory: &Directory,
     sections: &Sections,

@@ -3,17 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::steps::{Sections, files, read, read_variable};
-use super::{DatasetSource, INDEX, METADATA, Tables};
+use super::steps::{Sections, read_variable};
+use super::{DatasetSource, Tables};
 use crate::conversion::{Conversion, Padding};
 use crate::layout::{DatasetRecords, Layout, RecordTable};
 use crate::model::Logged;
-use crate::model::{Encoding, Selections, StoredBytes};
-use crate::origins::{Origins, Span};
+use crate::model::Selections;
+use crate::origins::Origins;
 use crate::source_file::SourceFile;
 use crate::tiling::{SMALLEST_TILE, Tiling, Tilings};
 use h5logfs_adios::directory::{Directory, Files};
-use h5logfs_adios::model::{Block, File, Kind, Place, Step, Type, Variable};
+use h5logfs_adios::model::{Block, Kind, Step, Type, Variable};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
@@ -39,7 +39,7 @@ impl Layout for Tables {
         sources: &[SourceFile],
         _: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>, Fault> {
-        let directory = Directory::open(files(self, sources)?)?;
+        let directory = Directory::open(self.parts.files(sources)?)?;
         let bytes = directory.bytes() as u64 + Sections::most_bytes(&directory);
         Ok(Box::new(Table {
             reservation: task.reserve(bytes)?,
@@ -50,12 +50,7 @@ impl Layout for Tables {
     }
 
     fn tables_len(&self, sources: &[SourceFile]) -> u64 {
-        let files = [Some(INDEX), Some(METADATA), self.formats];
-        let sources = files
-            .iter()
-            .flatten()
-            .filter_map(|n| sources.get(usize::from(*n)));
-        sources.map(SourceFile::len).fold(0, u64::saturating_add)
+        self.parts.metadata_len(sources)
     }
 
     fn strip(&self, dataset: i64) -> Option<u64> {
@@ -68,15 +63,8 @@ impl Layout for Tables {
         found.unwrap_or_else(|_| Tilings::of_damaged())
     }
 
-    /// The rank of each writer, with steps as flushes.
     fn origins(&self, task: &Task, sources: &[SourceFile]) -> Origins {
-        let mut origins = Origins::default();
-        if let Err(fault) = self.find_origins(task, sources, &mut origins) {
-            let diagnostic = Diagnostic::note(fault.to_string());
-            origins.diagnostics.push(diagnostic);
-        }
-        origins.sort();
-        origins
+        self.parts.origins(task, sources)
     }
 }
 
@@ -115,7 +103,7 @@ impl RecordTable for Table {
             task,
             table: self,
             sources,
-            files: files(&self.tables, sources)?,
+            files: self.tables.parts.files(sources)?,
             dataset,
             of,
         };
@@ -195,13 +183,8 @@ impl Reading<'_> {
                     return Err(format!("it has {} dimensions", start.len()).into());
                 }
                 self.push(block, number, start, count, found)?;
-                match conversion {
-                    Some(_) if block.has_operator => {
-                        let reason = "an operator on elements with padding cannot be undone";
-                        found.records.spoil_last(reason.to_owned())?;
-                    }
-                    Some(conversion) => found.records.convert_last(&conversion)?,
-                    None => {}
+                if let Some(conversion) = conversion {
+                    found.records.convert_last(&conversion)?;
                 }
                 Ok(())
             })?;
@@ -217,26 +200,9 @@ impl Reading<'_> {
         count: &[u64],
         found: &mut DatasetRecords,
     ) -> Result<(), Fault> {
-        let source = self.table.tables.source_of(&block.place);
-        let stored = StoredBytes {
-            source: source.unwrap_or(INDEX),
-            offset: block.place.offset,
-            len: block.place.len,
-            encoding: if block.has_operator {
-                Encoding::Operator
-            } else {
-                Encoding::Raw
-            },
-        };
+        let (stored, reason) = self.table.tables.parts.stored(block, self.sources);
         let order = found.records.len() as u64;
         found.records.push_block(stored, order, start, count)?;
-        let reason = match source {
-            None => Some(match block.place.file {
-                File::Metadata => "its file is not there".to_owned(),
-                data @ File::Data(_) => format!("{data} is not there"),
-            }),
-            Some(source) => self.why_lost(source, &block.place),
-        };
         match reason {
             Some(reason) => {
                 let writer = block.writer;
@@ -245,25 +211,6 @@ impl Reading<'_> {
             }
             None => Ok(()),
         }
-    }
-
-    /// Why the bytes of a block are missing.
-    fn why_lost(&self, source: u16, place: &Place) -> Option<String> {
-        let len = self
-            .sources
-            .get(usize::from(source))
-            .map_or(0, SourceFile::len);
-        let end = place.end();
-        let is_there = end.is_some_and(|end| end <= len);
-        (!is_there).then(|| {
-            let file = self.sources.get(usize::from(source));
-            let file = file.map(|file| file.path().display().to_string());
-            let file = file.unwrap_or_default();
-            format!(
-                "{file} ends at byte {len}, before those of the block from byte {}",
-                place.offset
-            )
-        })
     }
 }
 
@@ -392,22 +339,9 @@ impl DatasetSource {
 }
 
 impl Tables {
-    /// The number of the source file that holds these bytes; `None` where the scan did not find the file.
-    fn source_of(&self, place: &Place) -> Option<u16> {
-        match place.file {
-            File::Metadata => Some(METADATA),
-            File::Data(number) => {
-                let at = self
-                    .data
-                    .binary_search_by_key(&number, |(number, _)| *number);
-                at.ok().map(|at| self.data[at].1)
-            }
-        }
-    }
-
     /// Walks through the steps until no dataset's tile can become a chunk. Fails where a step cannot be read.
     fn find_tilings(&self, sources: &[SourceFile]) -> Result<Tilings, Fault> {
-        let files = files(self, sources)?;
+        let files = self.parts.files(sources)?;
         let directory = Directory::open(files)?;
         let mut known = Known::of(&self.datasets);
         let mut before = HashMap::new();
@@ -432,39 +366,6 @@ impl Tables {
             }
         }
         Ok(found)
-    }
-
-    fn find_origins(
-        &self,
-        task: &Task,
-        sources: &[SourceFile],
-        origins: &mut Origins,
-    ) -> Result<(), Fault> {
-        let files = files(self, sources)?;
-        let directory = Directory::open(files)?;
-        let _reservation = task.reserve(directory.bytes() as u64)?;
-        for number in directory.numbers() {
-            let read = read(task, &directory, files, number as u64)?;
-            for block in read
-                .step
-                .variables
-                .iter()
-                .flat_map(|variable| &variable.blocks)
-            {
-                let (Some(source), Some(end)) = (self.source_of(&block.place), block.place.end())
-                else {
-                    continue;
-                };
-                origins.push(Span {
-                    source,
-                    start: block.place.offset,
-                    end,
-                    rank: Some(block.writer),
-                    flush: Some(number as u64),
-                })?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DatasetSource, METADATA, MOST_STRIPS, STRIP, Tables, is_index, strip_of};
+use super::{DatasetSource, METADATA, MOST_STRIPS, Parts, STRIP, Tables, is_index, strip_of};
 use crate::layout::{DatasetRecords, Layout};
 use crate::model::Logged;
 use crate::source_dir::SourceDir;
@@ -28,8 +28,10 @@ impl Opened {
         let opened = Opened {
             sources: sources.collect(),
             tables: Tables {
-                formats: Some(2),
-                data: data.iter().copied().zip(3..).collect(),
+                parts: Parts {
+                    formats: Some(2),
+                    data: data.iter().copied().zip(3..).collect(),
+                },
                 datasets,
                 strip: 0,
             },
@@ -187,7 +189,7 @@ fn blocks_whose_bytes_are_not_there_are_spoilt() {
         reasons[0].contains("data.0 ends at byte 2191"),
         "{reasons:?}"
     );
-    opened.tables.data.clear();
+    opened.tables.parts.data.clear();
     assert_eq!(lost(&opened).len(), 6);
 }
 

@@ -85,26 +85,10 @@ impl Type {
 
     /// The default fill value, little-endian, in the first bytes.
     fn default_fill(self) -> [u8; 8] {
-        /// 9.9692099683868690e+36, in both widths.
-        const FLOAT: u32 = 0x7cf0_0000;
-        let value: u64 = match self {
-            Type::Char => 0,
-            Type::Number(kind) => match kind {
-                NumberType::I8 => -127i8 as u64,
-                NumberType::U8 => u64::from(u8::MAX),
-                NumberType::I16 => -32767i16 as u64,
-                NumberType::U16 => u64::from(u16::MAX),
-                NumberType::I32 => -2_147_483_647i32 as u64,
-                NumberType::U32 => u64::from(u32::MAX),
-                NumberType::I64 => -9_223_372_036_854_775_806i64 as u64,
-                NumberType::U64 => 18_446_744_073_709_551_614,
-                NumberType::F32 => u64::from(FLOAT),
-                NumberType::F64 => f64::from(f32::from_bits(FLOAT)).to_bits(),
-            },
-        };
-        let mut bytes = value.to_le_bytes();
-        bytes[self.size()..].fill(0);
-        bytes
+        match self {
+            Type::Char => [0; 8],
+            Type::Number(kind) => kind.default_fill(),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use h5logfs_adios::model::File;
 use h5logfs_adios::tree::Presence;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::adios::names;
+use h5logfs_log::adios::{Parts, names};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::source_dir::SourcePath;
@@ -37,14 +37,6 @@ pub(super) struct DirectoryFiles<'a> {
     failure: RefCell<Option<Error>>,
 }
 
-/// The source numbers.
-pub(super) struct Numbers {
-    /// `mmd.0`.
-    pub formats: Option<u16>,
-    /// Each `data.N`, in ascending order.
-    pub data: Vec<(u32, u16)>,
-}
-
 impl<'a> DirectoryFiles<'a> {
     /// Opens the metadata files. `index` is already open, so the others contain everything that it mentions.
     pub fn open(request: ScanRequest<'a>, index: SourceFile) -> Result<Self> {
@@ -61,6 +53,11 @@ impl<'a> DirectoryFiles<'a> {
             data: RefCell::default(),
             failure: RefCell::default(),
         })
+    }
+
+    /// The path of `md.idx`.
+    pub fn index_path(&self) -> &Path {
+        self.index.path()
     }
 
     /// The files that the steps are read from.
@@ -86,8 +83,11 @@ impl<'a> DirectoryFiles<'a> {
         }
     }
 
-    /// Reads the stored bytes at `place`, which exist.
+    /// Reads the stored bytes at `place`. Fails where some do not exist.
     pub fn read(&self, place: &Place, buffer: &mut [u8]) -> std::result::Result<(), Fault> {
+        if let File::Data(number) = place.file {
+            self.len_of(number);
+        }
         let data = self.data.borrow();
         let file = match place.file {
             File::Metadata => Some(&self.metadata),
@@ -129,23 +129,20 @@ impl<'a> DirectoryFiles<'a> {
     }
 
     /// All files that exist. `grow`: a job may append to them.
-    pub fn into_sources(self, grow: bool) -> Result<(Sources, Numbers)> {
-        let mut numbers = Numbers {
-            formats: None,
-            data: Vec::new(),
-        };
+    pub fn into_sources(self, grow: bool) -> Result<(Sources, Parts)> {
+        let mut parts = Parts::default();
         let mut sources = Sources::default();
         let relative = self.relative;
         // The source numbers are those of `log::adios`.
         sources.push(SourcePath::below(relative), self.index);
         sources.push(place(relative, names::METADATA), self.metadata);
         if let Some(formats) = self.formats {
-            numbers.formats = Some(next(&sources));
+            parts.formats = Some(next(&sources));
             sources.push(place(relative, names::FORMATS), formats);
         }
         for (number, file) in self.data.into_inner() {
             if let Some(file) = file {
-                numbers.data.push((number, next(&sources)));
+                parts.data.push((number, next(&sources)));
                 sources.push(place(relative, &names::data(number)), file);
             }
         }
@@ -154,7 +151,7 @@ impl<'a> DirectoryFiles<'a> {
                 file.set_len(file.len())?;
             }
         }
-        Ok((sources, numbers))
+        Ok((sources, parts))
     }
 }
 

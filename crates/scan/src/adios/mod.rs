@@ -1,30 +1,45 @@
 //! ADIOS2 directories (`docs/formats/adios-bp.md`). The log file is `md.idx`. libhdf5 only makes the image.
 //!
 //! * `files` opens the files of a directory.
+//! * `scorpio` scans a directory that SCORPIO wrote for a netCDF file.
 //! * `image` makes the objects, with `types` and `attributes`. `alike` makes the datasets that are like others.
 
 mod alike;
 mod attributes;
 mod files;
 mod image;
+mod scorpio;
 mod types;
 
 use super::no_flush;
-use files::{DirectoryFiles, Numbers};
+use files::DirectoryFiles;
 use h5logfs_adios::Place;
 use h5logfs_adios::directory::Directory;
+use h5logfs_adios::scorpio::is_scorpio;
 use h5logfs_adios::tree::{Dataset, Object, Summary, Tree, Values};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
-use h5logfs_log::adios::{self, DatasetSource};
+use h5logfs_log::adios::{self, DatasetSource, Parts};
 use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scan::{Choice, ScanRequest, damage, incomplete};
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
+
+/// A directory that is open.
+struct Opened<'a> {
+    files: DirectoryFiles<'a>,
+    directory: Directory,
+    /// The number of steps that are shown.
+    shown: u64,
+    /// The state of the steps.
+    diagnostics: Vec<Diagnostic>,
+    /// `md.idx`.
+    journal: Source,
+}
 
 /// Scans a directory by its `md.idx`. Each step leaves a state, as a flush does in other logs.
 pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
@@ -33,12 +48,36 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     let journal = Source::whole(SourcePath::below(request.relative), index.identity());
     let files = DirectoryFiles::open(request, index)?;
     let directory = Directory::open(files.metadata()).map_err(bad)?;
-    let newest = directory.steps() as u64;
-    let shown = steps_at(request.settings.shown_flush, newest);
+    let shown = steps_at(request.settings.shown_flush, directory.steps() as u64);
     let shown = shown.map_err(|reason| no_flush(&path, reason))?;
+    let opened = Opened {
+        diagnostics: state(&directory, shown),
+        files,
+        directory,
+        shown,
+        journal,
+    };
+    let metadata = opened.files.metadata();
+    if is_scorpio(&opened.directory, metadata).map_err(bad)? {
+        return scorpio::scan(request, opened);
+    }
+    scan_steps(request, opened)
+}
+
+/// Scans a directory that shows its variables as ADIOS2 has them.
+fn scan_steps(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snapshot> {
+    let path = opened.files.index_path().to_owned();
+    let bad = |fault: Fault| Error::of(&path, fault);
+    let Opened {
+        files,
+        directory,
+        shown,
+        mut diagnostics,
+        journal,
+    } = opened;
+    let newest = directory.steps() as u64;
     let tree = tree_of(&files, &directory, shown, &bad)?;
     let is_active = directory.is_active();
-    let mut diagnostics = state(&directory, shown);
     if tree.has_lost_blocks && files.are_in_object_store() {
         let what = "its data.N are in an object store, as s3.json says: ADIOS2 2.12 reads them there, and h5logfs copies of \
                     them beside md.0";
@@ -47,10 +86,10 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     diagnostics.extend(tree.problems.iter().map(Diagnostic::lost));
     let choice = &request.settings.choice;
     let objects = chosen(&tree, choice).map_err(bad)?;
-    let (sources, numbers) = files.into_sources(is_active)?;
+    let (sources, parts) = files.into_sources(is_active)?;
     let log = Tables::Adios(adios::Tables {
         strip: strip(&directory, shown),
-        ..tables(&objects, numbers)
+        ..tables(&objects, parts)
     });
     let chooser = Chooser::new(request.settings.chunking, log.layout(), &sources.files);
     let incomplete = request.settings.incomplete_attribute;
@@ -162,7 +201,7 @@ fn chosen<'t>(tree: &'t Tree, choice: &Choice) -> std::result::Result<Vec<&'t Ob
 }
 
 /// The places of all elements that the image does not hold.
-fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
+fn tables(objects: &[&Object], parts: Parts) -> adios::Tables {
     let datasets = objects.iter().filter_map(|object| object.dataset.as_ref());
     let logged = datasets.filter(|dataset| !image::has_elements(dataset));
     let source = |dataset: &Dataset| DatasetSource {
@@ -172,8 +211,7 @@ fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
         block: dataset.source.block,
     };
     adios::Tables {
-        formats: numbers.formats,
-        data: numbers.data,
+        parts,
         datasets: logged.map(source).collect(),
         strip: 0,
     }

@@ -2,15 +2,17 @@
 //! only makes the image.
 //!
 //! * [`logs`] finds the logs of a file.
-//! * [`image`] makes the netCDF-4 form of the header.
+//! * [`model`] turns the header into netCDF's data model.
 
-mod image;
 mod logs;
+mod model;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
 use super::sources::Sources;
-use super::{no_flush, not_a_log};
+use super::{netcdf4, no_flush, not_a_log};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::Tables;
@@ -107,7 +109,8 @@ fn present(
     let incomplete = request.settings.incomplete_attribute;
     let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
     let choice = &request.settings.choice;
-    let made = image::make(header, records, &chooser, choice, incomplete.as_deref());
+    let model = model::model(header, records);
+    let made = netcdf4::make(&model, &chooser, choice, incomplete.as_deref());
     let made = made.map_err(|e| Error::of(path, e))?;
     let has_unreadable = damage::is_known(&chooser, &made.datasets);
     let has_large_tables = chooser.has_large_tables();

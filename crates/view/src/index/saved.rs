@@ -192,7 +192,11 @@ impl DatasetIndex {
                 && usize::from(record.stored.source) < sources
                 && is_there(row.value(SELECTION), self.shared.selections.len())
                 && is_there(row.value(HOW) >> FAULT, self.shared.faults.len())
-                && (record.stored.encoding == Encoding::Converted) == record.conversion.is_some()
+                && match record.stored.encoding {
+                    Encoding::Converted => record.conversion.is_some(),
+                    Encoding::Operator => true,
+                    _ => record.conversion.is_none(),
+                }
                 && record.selection.is_none_or(|s| s.rank() + lead == rank)
         };
         let base = self.shared.base.as_ref();

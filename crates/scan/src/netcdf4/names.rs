@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::model::Model;
 use h5logfs_common::diagnostic::Diagnostic;
-use h5logfs_log::netcdf::header::Header;
 
 /// The prefix for a variable that shares the name of a dimension but is not its scale.
 const NOT_A_COORDINATE: &[u8] = b"_nc4_non_coord_";
@@ -26,14 +26,14 @@ pub(super) struct ShownVariable {
 }
 
 impl Plan {
-    pub(super) fn of(header: &Header) -> Self {
-        let dimensions = header.dimensions.iter().enumerate();
+    pub(super) fn of(model: &Model) -> Self {
+        let dimensions = model.dimensions.iter().enumerate();
         let dimensions = dimensions.map(|(number, d)| (d.name.as_slice(), number));
         let dimensions: HashMap<&[u8], usize> = dimensions.collect();
         let mut taken: HashSet<Vec<u8>> = dimensions.keys().map(|name| name.to_vec()).collect();
         let mut has_coordinate = HashSet::new();
         let (mut variables, mut diagnostics) = (Vec::new(), Vec::new());
-        for (number, variable) in header.variables.iter().enumerate() {
+        for (number, variable) in model.variables.iter().enumerate() {
             let namesake = dimensions.get(variable.name.as_slice()).copied();
             let first = variable.dimensions.first().copied();
             let scale_of = namesake.filter(|_| namesake == first);
@@ -56,7 +56,7 @@ impl Plan {
                 )));
             }
         }
-        let all = 0..header.dimensions.len();
+        let all = 0..model.dimensions.len();
         Plan {
             placeholders: all.filter(|d| !has_coordinate.contains(d)).collect(),
             variables,

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::new_datatype;
+use super::image::new_datatype;
+use super::model::Attribute;
 use crate::hdf5_sys::{self as h5, AttributeSpaces, Id, Name, Space};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::netcdf::header::{Attribute, Type};
+use h5logfs_log::netcdf::header::Type;
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -30,16 +31,19 @@ pub(super) struct Attributes {
     texts: HashMap<(u32, bool), Id>,
     numbers: Vec<(Type, Id)>,
     integer: Id,
+    is_big_endian: bool,
 }
 
 impl Attributes {
-    pub(super) fn new() -> Result<Self> {
+    /// `is_big_endian`: byte order of the elements and of numeric attributes.
+    pub(super) fn new(is_big_endian: bool) -> Result<Self> {
         Ok(Attributes {
             spaces: AttributeSpaces::new()?,
             null: Space::Null.create()?,
             texts: HashMap::new(),
             numbers: Vec::new(),
             integer: h5::integer_type(4, true, false)?,
+            is_big_endian,
         })
     }
 
@@ -48,7 +52,7 @@ impl Attributes {
         if let Some((_, known)) = self.numbers.iter().find(|(k, _)| *k == kind) {
             return Ok(known.clone());
         }
-        let new = new_datatype(kind)?;
+        let new = new_datatype(kind, self.is_big_endian)?;
         self.numbers.push((kind, new.clone()));
         Ok(new)
     }
@@ -84,8 +88,7 @@ impl Attributes {
             return h5::write_plain_attribute(object, name, &datatype, &self.null, &[]);
         }
         let space = self.spaces.list(attribute.len)?;
-        let values = attribute.little_endian();
-        h5::write_plain_attribute(object, name, &datatype, &space, &values)
+        h5::write_plain_attribute(object, name, &datatype, &space, &attribute.values)
     }
 
     /// Writes a text, which must not be empty. netCDF-C marks every text as ASCII, but h5netcdf then fails for UTF-8.

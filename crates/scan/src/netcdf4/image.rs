@@ -1,5 +1,4 @@
-//! The netCDF-4 form of a netCDF classic file, in memory and without its elements
-//! (`docs/formats/pnetcdf-burst-buffer.md`, section 9).
+//! The objects of the netCDF-4 form.
 //!
 //! Every dimension is a dataset, a *scale*: a coordinate variable, or a placeholder that has no elements. References
 //! are written last, when all objects have their addresses.
@@ -7,23 +6,17 @@
 //! All names have the character set ASCII, whatever their bytes are. netCDF-C does this, too, and every reader takes
 //! them for UTF-8. So names that are not UTF-8 can be shown.
 
-mod attributes;
-mod names;
-#[cfg(test)]
-mod tests;
-
 use std::borrow::Cow;
 
-use attributes::Attributes;
-use names::{Plan, ShownVariable};
-
+use super::attributes::Attributes;
+use super::model::{Attribute, Dimension, Model, Variable};
+use super::names::{Plan, ShownVariable};
 use crate::hdf5_sys::{self as h5, Id, Link, Target};
 use crate::scales::{ScaleAttributes, ScaleUse};
 use crate::shown::{DatasetPlan, ShownObjects};
-
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::netcdf::header::{Attribute, Dimension, Header, Type, Variable};
+use h5logfs_log::netcdf::header::Type;
 use h5logfs_log::numbers::NumberType;
 use h5logfs_log::scan::Choice;
 use h5logfs_log::scan::incomplete::INCOMPLETE;
@@ -32,12 +25,10 @@ use h5logfs_log::snapshot::{Content, Dataset, Storage};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Makes the image of a file with `records` records. The ID of a dataset is the number of its variable. Elements that
-/// were never written read as zeros in the view, while the image carries netCDF's fill values for its readers.
-/// `incomplete` names what the view lacks, for its attribute.
+/// Makes the image of a file. The ID of a dataset is the number of its variable. `incomplete` names what the view lacks,
+/// for its attribute.
 pub fn make(
-    header: &Header,
-    records: u64,
+    model: &Model,
     chooser: &Chooser<'_>,
     choice: &Choice,
     incomplete: Option<&str>,
@@ -47,17 +38,16 @@ pub fn make(
     h5::order_attributes(&creation)?;
     h5::track_times(&creation, false)?;
     let image = h5::create_in_memory(&creation)?;
-    let plan = Plan::of(header);
+    let plan = Plan::of(model);
     let mut maker = Maker {
-        header,
-        records,
+        model,
         chooser,
         choice,
         incomplete,
         root: h5::open_group(&image, c"/")?,
-        attributes: Attributes::new()?,
+        attributes: Attributes::new(model.is_big_endian)?,
         scale_attributes: ScaleAttributes::new()?,
-        scales: vec![0; header.dimensions.len()],
+        scales: vec![0; model.dimensions.len()],
         variables: Vec::new(),
         out: ShownObjects {
             diagnostics: plan.diagnostics,
@@ -90,8 +80,7 @@ pub fn make(
 }
 
 struct Maker<'a> {
-    header: &'a Header,
-    records: u64,
+    model: &'a Model,
     chooser: &'a Chooser<'a>,
     choice: &'a Choice,
     incomplete: Option<&'a str>,
@@ -110,7 +99,7 @@ impl<'a> Maker<'a> {
 
     /// Makes the scale of a dimension without a coordinate variable: a dataset without storage that reads as zeros.
     fn placeholder(&mut self, number: usize) -> Result<()> {
-        let dimension = &self.header.dimensions[number];
+        let dimension = &self.model.dimensions[number];
         let made = self.make_placeholder(number, dimension);
         made.map_err(|e| e.at(format_args!("dimension {}", lossy(&dimension.name))))
     }
@@ -119,15 +108,18 @@ impl<'a> Maker<'a> {
         let datatype = h5::float_type(4, true)?;
         let creation = new_creation()?;
         let mut plan = DatasetPlan::fixed(vec![dimension.len]);
-        if dimension.len == 0 {
-            plan.dims = vec![self.records];
+        if dimension.is_unlimited {
             plan.max_dims = vec![None];
             plan.storage = Storage::Chunked(self.chooser.plain(&plan.dims, &plan.max_dims, 4));
         }
         let id = self.create(&dimension.name, &datatype, &creation, &plan)?;
         let title = format!(
             "This is a netCDF dimension but not a netCDF variable.{:>10}",
-            dimension.len
+            if dimension.is_unlimited {
+                0
+            } else {
+                dimension.len
+            }
         );
         self.make_scale(&id, number, title.as_bytes())
     }
@@ -142,7 +134,7 @@ impl<'a> Maker<'a> {
     // --- variables -------------------------------------------------------------------------------
 
     fn variable(&mut self, shown: &ShownVariable) -> Result<()> {
-        let variable = &self.header.variables[shown.number];
+        let variable = &self.model.variables[shown.number];
         let made = self.make_variable(shown, variable);
         made.map_err(|e| e.at(format_args!("variable {}", lossy(&variable.name))))
     }
@@ -151,8 +143,7 @@ impl<'a> Maker<'a> {
         let datatype = self.attributes.datatype(variable.kind)?;
         let element = variable.kind.size();
         let creation = new_creation()?;
-        let fill = self.header.fill_of(variable);
-        h5::set_fill_value(&creation, &datatype, &fill[..element])?;
+        h5::set_fill_value(&creation, &datatype, &variable.fill[..element])?;
         let mut plan = self.plan(variable);
         let id = i64::try_from(shown.number)?;
         if !plan.dims.is_empty() {
@@ -176,13 +167,15 @@ impl<'a> Maker<'a> {
             dims: plan.dims,
             max_dims: plan.max_dims,
             storage: plan.storage,
-            // The fill value is not netCDF's: in the netCDF file, elements that were never written are zeros.
-            fill: Vec::new(),
+            fill: fill_of(&variable.unwritten[..element]),
             filters: h5::filters(&h5::dataset_creation(&object)?)?,
             references: Vec::new(),
-            content: Content::Logged {
-                id,
-                filtered: false,
+            content: match &variable.unreadable {
+                Some(reason) => Content::Unreadable(reason.clone()),
+                None => Content::Logged {
+                    id,
+                    filtered: false,
+                },
             },
         });
         Ok(())
@@ -211,13 +204,10 @@ impl<'a> Maker<'a> {
     }
 
     fn plan(&self, variable: &Variable) -> DatasetPlan {
-        let mut plan = DatasetPlan::fixed(self.header.dims(variable));
-        if self.header.is_record(variable)
-            && let (Some(dim), Some(max)) = (plan.dims.first_mut(), plan.max_dims.first_mut())
-        {
-            (*dim, *max) = (self.records, None);
+        DatasetPlan {
+            max_dims: self.model.max_dims(variable),
+            ..DatasetPlan::fixed(self.model.dims(variable))
         }
-        plan
     }
 
     /// Makes a dataset without storage.
@@ -262,20 +252,19 @@ impl<'a> Maker<'a> {
             "version=2,h5logfs={},hdf5={major}.{minor}.{release}",
             env!("CARGO_PKG_VERSION")
         );
-        let (root, header) = (&self.root, self.header);
+        let (root, model) = (&self.root, self.model);
         self.attributes
             .text(root, b"_NCProperties", made_by.as_bytes())?;
-        // CDF-5 has types that are missing from the classic data model.
-        if header.version != 5 {
+        if model.is_classic {
             self.attributes.number(root, "_nc3_strict", 1)?;
         }
         let diagnostics = &mut self.out.diagnostics;
         let (name, incomplete) = (INCOMPLETE.as_bytes(), self.incomplete);
         let is_replaced = |a: &Attribute| incomplete.is_some() && a.name == name;
-        let shown = header.attributes.iter().filter(|a| !is_replaced(a));
+        let shown = model.attributes.iter().filter(|a| !is_replaced(a));
         self.attributes
             .user_attributes(root, shown, "the file", diagnostics)?;
-        if header.attributes.iter().any(is_replaced) {
+        if model.attributes.iter().any(is_replaced) {
             let text = "is not shown: the view needs its name to say what is missing";
             let text = format!("attribute {INCOMPLETE} of the file {text}");
             diagnostics.push(Diagnostic::note(text));
@@ -308,19 +297,27 @@ fn link(name: &[u8]) -> Result<Link> {
     })
 }
 
+/// A fill value as a dataset has it: no bytes stand for zeros.
+fn fill_of(element: &[u8]) -> Vec<u8> {
+    if element.iter().all(|byte| *byte == 0) {
+        return Vec::new();
+    }
+    element.to_vec()
+}
+
 /// The HDF5 type of a netCDF type.
-fn new_datatype(kind: Type) -> Result<Id> {
+pub(super) fn new_datatype(kind: Type, is_big_endian: bool) -> Result<Id> {
     let Type::Number(kind) = kind else {
         return h5::terminated_text_type(1, false);
     };
     let size = kind.size() as u32;
     match kind {
-        NumberType::F32 | NumberType::F64 => h5::float_type(size, false),
+        NumberType::F32 | NumberType::F64 => h5::float_type(size, is_big_endian),
         NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 => {
-            h5::integer_type(size, true, false)
+            h5::integer_type(size, true, is_big_endian)
         }
         NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 => {
-            h5::integer_type(size, false, false)
+            h5::integer_type(size, false, is_big_endian)
         }
     }
 }

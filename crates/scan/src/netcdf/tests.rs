@@ -6,7 +6,16 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
+use super::model::model;
 use super::*;
+use crate::shown::ShownObjects;
+use h5logfs_common::fault::Fault;
+use h5logfs_log::netcdf::header::{Dimension, Type, Variable};
+use h5logfs_log::numbers::NumberType;
+use h5logfs_log::scan::Choice;
+use h5logfs_log::snapshot::Storage;
+
+type Result<T> = std::result::Result<T, Fault>;
 use h5logfs_hdf5_format::Image;
 use h5logfs_log::Tables;
 use h5logfs_log::netcdf::header::Attribute;
@@ -15,11 +24,11 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 
 #[allow(dead_code)]
-#[path = "../../../../../tests/common/amount.rs"]
+#[path = "../../../../tests/common/amount.rs"]
 mod amount;
 
 #[allow(dead_code)]
-#[path = "../../../../../tests/common/readers.rs"]
+#[path = "../../../../tests/common/readers.rs"]
 mod readers;
 
 use amount::part;
@@ -40,7 +49,7 @@ fn image_of(header: &Header, records: u64) -> Result<ShownObjects> {
 fn incomplete_image_of(header: &Header, records: u64, text: Option<&str>) -> Result<ShownObjects> {
     let tables = Tables::default();
     let chooser = Chooser::new(Chunking::default(), tables.layout(), &[]);
-    make(header, records, &chooser, &Choice::default(), text)
+    netcdf4::make(&model(header, records), &chooser, &Choice::default(), text)
 }
 
 /// Writes the image of a netCDF file to a file.
