@@ -51,8 +51,11 @@ fn write(view: &View, out: &mut Output) -> Result<()> {
             continue;
         }
         while at < segment.range.end {
-            let len = STEP.min(segment.range.end - at) as usize;
-            view.read_at(at, &mut buf[..len])?;
+            let most = STEP.min(segment.range.end - at);
+            let len = view.up_to_a_slot(at, most) as usize;
+            // Nobody reads these bytes again, so no cache need keep them.
+            let task = view.task(None).for_keeper();
+            view.read_for(&task, at, &mut buf[..len])?;
             out.write(&buf[..len])?;
             at += len as u64;
             progress.set_position(at);

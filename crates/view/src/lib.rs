@@ -84,7 +84,7 @@ pub use hyperslab::Hyperslabs;
 pub use indexes::Indexes;
 use indexes::Unkept;
 pub use inspect::{Inspection, StoredBlock};
-use map::{AddressMap, Placement};
+use map::{AddressMap, Placement, Region};
 pub use metadata::Metadata;
 pub use read::Regions;
 use readahead::{Ahead, Readers};
@@ -324,6 +324,24 @@ impl View {
                 .read(task, offset + done as u64, &mut buf[done..wanted])?;
         }
         Ok(done)
+    }
+
+    /// The number of bytes from `offset` on that a reader of the whole file asks for at once: at most `most`, and up to the
+    /// end of a slot where one ends within them. No chunk is then made for a part of it.
+    pub fn up_to_a_slot(&self, offset: u64, most: u64) -> u64 {
+        let Some(inside) = offset.checked_sub(self.snapshot.user_block) else {
+            return most;
+        };
+        let end = inside.saturating_add(most);
+        let (Some(Region::Chunks(number)), _) = self.map.region_at(end) else {
+            return most;
+        };
+        let place = &self.map.datasets[number];
+        let behind = end.saturating_sub(place.chunks) % place.slot.max(1);
+        match end.checked_sub(behind) {
+            Some(slot) if slot > inside => slot - inside,
+            _ => most,
+        }
     }
 
     fn dataset(&self, number: usize) -> (&Dataset, &Placement) {
