@@ -178,6 +178,7 @@ test-long: setup-all
 	scripts/setup.sh tables
 	scripts/setup.sh vtk
 	scripts/setup.sh openpmd
+	scripts/setup.sh climate
 	$(TESTS)
 
 # What takes some minutes of what `make test` leaves out: slices of test-long, but for the tests of other projects and hundreds of

@@ -4,7 +4,7 @@
 # build: a build. build-system-hdf5: one with the libhdf5 of the system. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
 # benchmarks of writing, which compile HDF5. demo: the part of the demo that reads. demo-mpi: the one that writes. deb: the Debian packages. dist: the archive for other machines.
 # test-dist: its tests. test: make test. all: make test-all, but
-# for what these install: tables: the tests of PyTables. vtk: that of ParaView's readers. openpmd: that of earlier releases of openpmd-api. notebook: that of the notebook. types: those of the Python package's types. distributed: those of a distributed file
+# for what these install: tables: the tests of PyTables. vtk: that of ParaView's readers. openpmd: that of earlier releases of openpmd-api. notebook: that of the notebook. types: those of the Python package's types. climate: those of NCO and CDO. distributed: those of a distributed file
 # system. nfs: those of NFS.
 #
 # It installs Debian packages, current Python readers in .venv (python, bench, demo, test, all), PyTables in .venv-tables
@@ -55,6 +55,7 @@ bench) packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${readers[@]}") ;;
 bench-mpi) packages+=("${hdf5[@]}" "${mpi[@]}" "${compiling[@]}") ;;
 tables | vtk | openpmd | notebook | types) packages=(python3 python3-venv) ;;
 nfs) packages=("${nfs[@]}") ;;
+climate) packages=(nco cdo) ;;
 # No server is started: the tests start their own.
 distributed) packages=(glusterfs-server glusterfs-client) ;;
 demo) packages+=("${system_hdf5[@]}" "${readers[@]}") ;;
@@ -64,7 +65,7 @@ test | all)
         "${power[@]}" "${compiling[@]}")
     ;;
 *)
-    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|demo-mpi|deb|dist|test-dist|test|all|tables|vtk|notebook|types|distributed|nfs" >&2
+    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|demo-mpi|deb|dist|test-dist|test|all|tables|vtk|notebook|types|climate|distributed|nfs" >&2
     exit 2
     ;;
 esac

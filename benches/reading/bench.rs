@@ -289,6 +289,17 @@ impl Bench {
         Ok(prepared)
     }
 
+    /// A log that is a directory, which `write` makes. Nothing is compared, and there is no native form yet.
+    pub fn adopt_directory(
+        &self,
+        name: &str,
+        write: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Prepared> {
+        let prepared = self.dir(name, Vec::new())?;
+        write(&prepared.log())?;
+        Ok(prepared)
+    }
+
     fn dir(&self, name: &str, datasets: Vec<Dataset>) -> Result<Prepared> {
         let prepared = Prepared {
             dir: self.scratch.path().join(name),
@@ -595,10 +606,14 @@ pub fn into_page_cache(path: &Path) -> io::Result<()> {
     io::copy(&mut File::open(path)?, &mut io::sink()).map(drop)
 }
 
-/// Reads all files of a directory once.
+/// Reads all files of a directory, and of those in it, once.
 pub fn all_into_page_cache(dir: &Path) -> io::Result<()> {
     for file in fs::read_dir(dir)? {
-        into_page_cache(&file?.path())?;
+        let path = file?.path();
+        match path.is_dir() {
+            true => all_into_page_cache(&path)?,
+            false => into_page_cache(&path)?,
+        }
     }
     Ok(())
 }

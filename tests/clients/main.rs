@@ -14,4 +14,5 @@ mod mutants;
 mod netcdf;
 mod openpmd;
 mod paraview;
+mod scorpio;
 mod table;

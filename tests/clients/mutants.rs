@@ -13,6 +13,7 @@ use crate::common::amount::{either, first_seed, told};
 use crate::common::damaged::Log;
 use crate::common::metadata_image::{ImageLog, Made};
 use crate::common::mutation::mutant;
+use crate::common::names_in;
 use crate::common::numbers::Numbers;
 use crate::common::people::copy;
 use crate::common::readers::{Python, corpus, project};
@@ -60,6 +61,19 @@ fn directories() -> impl Iterator<Item = Log> {
     })
 }
 
+/// The SCORPIO directories. Their names end otherwise than those that the library gives, so that a mount shows them under these.
+fn scorpio_directories() -> Vec<Log> {
+    let corpus = project().join("tests/corpus-scorpio");
+    let mut names = names_in(&corpus);
+    names.retain(|name| name.ends_with(".nc.bp"));
+    let log = |name: &String| {
+        let dir = tempfile::tempdir().unwrap();
+        copy(&corpus.join(name), &dir.path().join("run.bp"));
+        Log::of_dir(name, dir.path(), "run.bp/md.idx")
+    };
+    names.iter().map(log).collect()
+}
+
 /// A log made by `make`, which gets a directory for other files.
 fn made(name: &str, make: impl FnOnce(&Path, &Path)) -> Log {
     let [dir, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
@@ -72,13 +86,23 @@ fn random_damage_is_an_answer_or_an_error_soon() {
     let (Some(loaded), Some(python)) = (Loaded::new(), Python::new()) else {
         return;
     };
-    let logs = logs(&python);
-    let count = told("H5LOGFS_TEST_CASES").unwrap_or(either(24, 2000));
+    damage(&loaded, &logs(&python), either(24, 2000));
+}
+
+#[test]
+fn random_damage_to_scorpio_directories_is_an_answer_or_an_error_soon() {
+    let Some(loaded) = Loaded::new() else { return };
+    damage(&loaded, &scorpio_directories(), either(12, 3000));
+}
+
+/// Reads so many damaged copies of these logs in all ways, unless the environment gives another number.
+fn damage(loaded: &Loaded, logs: &[Log], usual: usize) {
+    let count = told("H5LOGFS_TEST_CASES").unwrap_or(usual);
     let first = first_seed();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Found::default());
     let read_some = || {
-        let mut everybody = Everybody::new(&loaded);
+        let mut everybody = Everybody::new(loaded);
         loop {
             let case = next.fetch_add(1, Ordering::Relaxed);
             if case >= count {

@@ -82,6 +82,7 @@ pub type Outcomes = BTreeMap<String, String>;
 
 const LOG_VOL: &str = "Log VOL";
 const ADIOS: &str = "ADIOS2";
+const SCORPIO: &str = "SCORPIO";
 const OF_WRITER: &str = "h5logfs, the writer";
 const OF_CONNECTOR: &str = "h5logfs, the connector";
 
@@ -131,6 +132,7 @@ impl Cases {
         cases.add_striped();
         cases.add_netcdf();
         cases.add_adios();
+        cases.add_scorpio(&project().join("tests/corpus-scorpio"));
         cases.add_own();
         if let Some(python) = Python::new() {
             cases.add_classic(&python);
@@ -165,6 +167,13 @@ impl Cases {
                 judge,
             );
         }
+        cases
+    }
+
+    /// SCORPIO directories `NAME.nc.bp` and the netCDF files that are meant, `NAME.expected.nc`.
+    pub fn of_scorpio(corpus: &Path) -> Self {
+        let mut cases = Cases::none();
+        cases.add_scorpio(corpus);
         cases
     }
 
@@ -269,6 +278,21 @@ impl Cases {
             });
             let path = format!("adios/{name}.bp");
             self.add((ADIOS, &encoding), path, String::new(), judge);
+        }
+    }
+
+    fn add_scorpio(&mut self, corpus: &Path) {
+        self.copy(corpus, "scorpio");
+        for name in names_with(corpus, ".expected.nc") {
+            let encoding = match name.split('_').next() {
+                Some("b4") => "BP4, SCORPIO 1.3",
+                Some("eam") => "BP5, E3SM",
+                _ => "BP5, SCORPIO 2.0",
+            };
+            let expected = corpus.join(format!("{name}.expected.nc"));
+            let judge = json!({ "judge": "scorpio", "expected": expected });
+            let path = format!("scorpio/{name}.nc.bp");
+            self.add((SCORPIO, encoding), path, String::new(), judge);
         }
     }
 

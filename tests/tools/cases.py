@@ -7,6 +7,7 @@ JOBS is a list in JSON. A job has `name`, `got`, `judge`, and what the judge nee
 * `adios`: `expected` is the same file (adiossame.py); `scalars`: attributes of one element may be scalars.
 * `array`: the elements of `dataset` are those of `expected`, a file of numpy.
 * `netcdf`: `nccopy` is the same netCDF file (nclogs.py); variables in `undefined` may hold anything.
+* `scorpio`: `expected` is the same netCDF file in netCDF's data model (scorpiosame.py).
 * `pattern`: the file is what `flush` of tests/programs/pattern.rs left on `ranks` ranks (pattern.py).
 
 With --package the package h5logfs opens `got`, with `options`. Prints a JSON value on a line for each job: its name and the
@@ -63,6 +64,14 @@ def netcdf(job):
     return not differences
 
 
+def scorpio(job):
+    import scorpiosame
+
+    differences = list(scorpiosame.compare(job["got"], job["expected"]))
+    print(*differences, sep="\n")
+    return not differences
+
+
 def pattern(job):
     import pattern as program
 
@@ -72,7 +81,7 @@ def pattern(job):
     return flush == job["flush"]
 
 
-JUDGES = {"hdf5": hdf5, "adios": adios, "array": array, "netcdf": netcdf, "pattern": pattern}
+JUDGES = {"hdf5": hdf5, "adios": adios, "array": array, "netcdf": netcdf, "pattern": pattern, "scorpio": scorpio}
 
 
 def main():

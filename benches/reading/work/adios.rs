@@ -14,7 +14,7 @@ use crate::report::{Goal, Outcome, Row, Unit};
 
 /// The modules that read ADIOS2 directories. The readers have the same names in `client.py`.
 pub const MODULES: [&str; 2] = [ADIOS2, OPENPMD];
-const ADIOS2: &str = "adios2";
+pub const ADIOS2: &str = "adios2";
 /// Its wheel has an ADIOS2 with zfp, which the wheel of ADIOS2 lacks.
 const OPENPMD: &str = "openpmd_api";
 const ARRAYS: [&str; 2] = ["arrays, 1 thread", ALL_CORES];
@@ -271,7 +271,8 @@ fn script<'a>(bench: &Bench, arguments: impl IntoIterator<Item = &'a str>) -> Re
     )
 }
 
-fn done(command: &mut Command) -> Result<String> {
+/// The output of a program, which must succeed.
+pub fn done(command: &mut Command) -> Result<String> {
     let output = command.output()?;
     if !output.status.success() {
         let messages = String::from_utf8_lossy(&output.stderr);
@@ -280,6 +281,6 @@ fn done(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn utf8(path: &Path) -> Result<&str> {
+pub fn utf8(path: &Path) -> Result<&str> {
     path.to_str().context("a path that is not UTF-8")
 }

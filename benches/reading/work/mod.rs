@@ -5,6 +5,7 @@ pub mod arrays;
 pub mod climate;
 pub mod filtered;
 pub mod huge;
+pub mod scorpio;
 pub mod slabs;
 pub mod small;
 pub mod startup;
@@ -32,7 +33,7 @@ const fn workload(
 }
 
 /// All workloads, in the order in which they run. Workloads that share the log of slabs follow each other.
-pub const ALL: [Workload; 21] = [
+pub const ALL: [Workload; 22] = [
     workload(
         "slabs",
         "1 GiB of 1 MiB slabs by 4 writers, read whole",
@@ -125,6 +126,11 @@ pub const ALL: [Workload; 21] = [
         "adios",
         "ADIOS2 directories, against ADIOS2's own reader",
         adios::all,
+    ),
+    workload(
+        "scorpio",
+        "500 MB of 300 variables in a directory of SCORPIO",
+        scorpio::all,
     ),
 ];
 

@@ -69,6 +69,14 @@ impl Place {
             let copied = place.run(&format!("cp -r '{}' run.bp", directory.display()));
             assert!(copied.status.success(), "{}", said(&copied));
         }
+        if sample.contains("case.eam.h0.nc") {
+            let directory = project().join("tests/corpus-scorpio/eam_h0_gaussian_15x30.nc.bp");
+            let copied = place.run(&format!(
+                "for dir in . run42; do cp -r '{}' $dir/case.eam.h0.nc.bp && ln -s case.eam.h0.nc.bp/md.0 $dir/case.eam.h0.nc; done",
+                directory.display()
+            ));
+            assert!(copied.status.success(), "{}", said(&copied));
+        }
         let options = "[defaults]\ncache_size = \"1G\"\n";
         fs::write(place.path("h5logfs.toml"), options).unwrap();
         for (name, script) in REPLACED {

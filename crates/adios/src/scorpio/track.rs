@@ -11,7 +11,7 @@ pub struct Frame {
     pub number: Option<u64>,
     /// The ID of its decomposition.
     pub map: i64,
-    /// The fill value of the call, in the stored type of the variable; `None` if it had none.
+    /// The fill value of the call, in the type of the list, which may not be that of the variable; `None` if it had none.
     pub fill: Option<Vec<u8>>,
     /// The call had a fill value, and the file lacks it.
     pub lacks_fill: bool,

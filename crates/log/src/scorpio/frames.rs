@@ -58,7 +58,7 @@ impl Frames<'_> {
         if data.kind != Kind::LocalArray || data.rank != 1 || !self.of.ty.is_stored_as(&data.ty) {
             return Err(format!("elements of type {:?}, not of {:?}", data.ty, self.of.ty).into());
         }
-        let frames = reader.frames(step, name)?;
+        let frames = reader.frames(step, self.of)?;
         let counted = reader.counted(step, name, (frames.len(), data.blocks.len()))?;
         let mut rest = &counted[..];
         for (number, frame) in (0u32..).zip(&frames) {

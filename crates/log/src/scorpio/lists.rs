@@ -1,6 +1,6 @@
 //! The lists about a variable in one step.
 
-use super::Tables;
+use super::{Tables, VariableSource};
 use crate::adios::steps::{ReadStep, Sections, read_variable};
 use crate::source_file::SourceFile;
 use h5logfs_adios::directory::{Directory, Files};
@@ -39,9 +39,9 @@ impl Reader<'_> {
         })
     }
 
-    /// The frames of a variable in a step.
-    pub fn frames(&self, step: u64, name: &str) -> Result<Vec<Frame>, Fault> {
-        let list = |track| self.variable(step, &track_of(track, name));
+    /// The frames of a variable in a step, with fill values of its type.
+    pub fn frames(&self, step: u64, of: &VariableSource) -> Result<Vec<Frame>, Fault> {
+        let list = |track| self.variable(step, &track_of(track, &of.name));
         let (maps, numbers) = (list(Track::Map)?, list(Track::Number)?);
         let fills = list(Track::Fill)?;
         let lists = Lists {
@@ -51,7 +51,16 @@ impl Reader<'_> {
         };
         let bytes = [lists.maps, lists.numbers, lists.fills];
         let _reserved = self.reserve(bytes.into_iter().flatten())?;
-        self.with_values(|values| frames_of(lists, values))
+        let mut frames = self.with_values(|values| frames_of(lists, values))?;
+        if let Some(list) = lists.fills.filter(|list| !of.ty.is_stored_as(&list.ty)) {
+            let conversion = of.conversion(&list.ty, self.directory.is_big_endian())?;
+            for fill in frames.iter_mut().filter_map(|frame| frame.fill.as_mut()) {
+                let mut converted = vec![0; conversion.to.kind.size()];
+                conversion.convert(fill, &mut converted);
+                *fill = converted;
+            }
+        }
+        Ok(frames)
     }
 
     /// The blocks of each of `frames` frames of a variable in a step, in which the variable has `blocks` blocks.

@@ -130,7 +130,8 @@ impl Map {
         known: &Selections,
     ) -> Result<(Numbered, usize), Fault> {
         let is_all = range == (0..self.entries(group));
-        let id = selection_number(number, group, (!is_all).then_some(&range));
+        let rank = source.dims.len();
+        let id = selection_number(number, rank, group, (!is_all).then_some(&range));
         if let Some(selection) = known.get(id) {
             return Ok(((id, selection), 0));
         }
@@ -177,11 +178,13 @@ impl Map {
     }
 }
 
-/// The number of a selection. Indexes on disk keep it, so it depends on the map alone. Selections of whole groups have
-/// numbers of their own. The numbers of parts are scattered over the other half of all numbers.
-fn selection_number(map: usize, group: usize, part: Option<&Range<u64>>) -> u64 {
+/// The number of a selection. Indexes on disk keep it, so it depends on the map alone, and on the number of dimensions that an
+/// array has of its shape. Selections of whole groups have numbers of their own. The numbers of parts are scattered over the
+/// other half of all numbers.
+fn selection_number(map: usize, rank: usize, group: usize, part: Option<&Range<u64>>) -> u64 {
     const PART: u64 = 1 << 63;
-    let whole = (map as u64) << 32 | group as u64;
+    // HDF5 has at most 32 dimensions.
+    let whole = (rank as u64) << 56 | (map as u64) << 32 | group as u64;
     let Some(range) = part else {
         return whole & !PART;
     };

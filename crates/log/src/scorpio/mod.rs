@@ -22,7 +22,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::adios::{Parts, Steps};
-use crate::numbers::NumberType;
+use crate::numbers::{NumberConversion, NumberFormat, NumberType};
 use h5logfs_adios::Type;
 use h5logfs_adios::scorpio::NcType;
 use h5logfs_common::fault::Fault;
@@ -75,6 +75,19 @@ pub enum Written {
     Frames,
     /// By one process. The number of its type in memory (section 3); `None` where none is known.
     Puts(Option<i64>),
+}
+
+impl VariableSource {
+    /// The conversion of numbers that were stored as `ty`. Fails with the reason where they are none.
+    fn conversion(&self, ty: &Type, big_endian: bool) -> Result<NumberConversion, String> {
+        let from = number_of(ty).ok_or_else(|| format!("it was written as {ty:?}"))?;
+        let format = |kind| NumberFormat { kind, big_endian };
+        Ok(NumberConversion {
+            from: format(from),
+            to: format(number_type(self.ty)),
+            fill: self.fill,
+        })
+    }
 }
 
 impl Tables {

@@ -1,12 +1,11 @@
 //! The records of a variable that one process wrote (section 5).
 
+use super::VariableSource;
 use super::lists::Reader;
-use super::{VariableSource, number_of, number_type};
 use crate::boxes::packed::Rows;
 use crate::conversion::{Constant, Conversion};
 use crate::layout::DatasetRecords;
 use crate::model::{Encoding, Logged, Selection, StoredBytes};
-use crate::numbers::{NumberConversion, NumberFormat};
 use h5logfs_adios::Type;
 use h5logfs_adios::model::{Block, Kind, Variable};
 use h5logfs_adios::scorpio::{NcType, Put, PutError, Side, data_of, memory_type};
@@ -83,14 +82,8 @@ impl Puts<'_> {
         if ty.is_stored_as(memory) || ty == NcType::Char && *memory == Type::U8 {
             return Ok(None);
         }
-        let from = number_of(memory).ok_or_else(|| format!("it was written as {memory:?}"))?;
         let big_endian = self.reader.directory.is_big_endian();
-        let format = |kind| NumberFormat { kind, big_endian };
-        let conversion = NumberConversion {
-            from: format(from),
-            to: format(number_type(ty)),
-            fill: self.of.fill,
-        };
+        let conversion = self.of.conversion(memory, big_endian)?;
         Ok(Some(conversion.into()))
     }
 

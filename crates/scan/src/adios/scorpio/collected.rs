@@ -90,6 +90,10 @@ impl Collected {
                     let place = of(name);
                     of_step[place].1.lists.numbers = Some(variable);
                 }
+                Named::Track(Track::Fill, name) => {
+                    let place = of(name);
+                    of_step[place].1.lists.fills = Some(variable);
+                }
                 Named::Map(id) => self.add_map(number, id, variable),
                 _ => {}
             }
@@ -161,11 +165,26 @@ impl Collected {
         let Some(dimensions) = definition.and_then(|definition| self.dimensions(definition)) else {
             return Ok(());
         };
-        let frames = frames_of(*lists, values)?;
+        // The number of fill values is enough: the scan does not read them.
+        let without_fills = Lists {
+            fills: None,
+            ..*lists
+        };
+        let frames = frames_of(without_fills, values)?;
         let Some(&first) = dimensions.first() else {
             return Ok(());
         };
         let is_unlimited = self.is_unlimited(first);
+        let filled = frames.iter().filter(|frame| frame.lacks_fill).count();
+        let fills = lists.fills.iter().flat_map(|fills| &fills.counts);
+        let fills = fills.fold(0u64, |all, count| all.saturating_add(*count));
+        let lacking = (filled as u64).saturating_sub(fills);
+        if lacking > 0 && self.notes.len() < MOST_TEXTS {
+            let text = format!(
+                "{name}: the fill values of {lacking} frames are not in the file; netCDF's stand in their place"
+            );
+            self.notes.push(Diagnostic::note(text));
+        }
         for frame in &frames {
             if is_unlimited && dimensions.len() > 1 {
                 self.has_records(first, frame.number.unwrap_or(0).saturating_add(1));
