@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::common::amount::{either, first_seed, part, told};
 use crate::common::cases::{Cases, Way};
+use crate::common::package::Package;
 use crate::common::readers::{Python, project, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
 
@@ -108,6 +109,18 @@ fn netcdf_programs_read_what_was_meant() {
         [got, corpus.join(format!("{name}.expected.nc"))]
     });
     compare(&python, &["scorpiosame.py"], pairs);
+}
+
+#[test]
+fn the_engine_for_xarray_reads_what_was_meant() {
+    let Some(python) = Python::new() else { return };
+    let (package, corpus) = (Package::new(), corpus());
+    let pairs = part(names(&corpus), 4).into_iter().map(|name| {
+        let paths = [format!("{name}.nc.bp"), format!("{name}.expected.nc")];
+        paths.map(|name| corpus.join(name))
+    });
+    let python = package.used_by(&python);
+    compare(&python, &["scorpiosame.py", "--engine"], pairs);
 }
 
 /// CDO reads what lies on a grid.
