@@ -162,7 +162,8 @@ def faults():
 
 def is_refused(dataset):
     try:
-        dataset[()]
+        # Of what no memory holds one element is enough.
+        dataset[() if dataset.size < 1 << 20 else (0,) * dataset.ndim]
     except OSError:
         return True
     return False
