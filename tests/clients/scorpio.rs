@@ -1,14 +1,12 @@
 //! SCORPIO directories as netCDF programs see them: those of the corpus, those of random programs, and what killed programs leave.
 //! `table.rs` reads those of the corpus in all ways.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::amount::{either, first_seed, part, told};
 use crate::common::cases::{Cases, Way};
-use crate::common::people::copy;
+use crate::common::package::Package;
 use crate::common::readers::{Python, project, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
 
@@ -113,6 +111,18 @@ fn netcdf_programs_read_what_was_meant() {
     compare(&python, &["scorpiosame.py"], pairs);
 }
 
+#[test]
+fn the_engine_for_xarray_reads_what_was_meant() {
+    let Some(python) = Python::new() else { return };
+    let (package, corpus) = (Package::new(), corpus());
+    let pairs = part(names(&corpus), 4).into_iter().map(|name| {
+        let paths = [format!("{name}.nc.bp"), format!("{name}.expected.nc")];
+        paths.map(|name| corpus.join(name))
+    });
+    let python = package.used_by(&python);
+    compare(&python, &["scorpiosame.py", "--engine"], pairs);
+}
+
 /// CDO reads what lies on a grid.
 #[test]
 #[ignore = "make test-all"]
@@ -209,54 +219,4 @@ fn what_is_faulty_is_refused_by_name_and_the_rest_is_shown() {
     check.args(["check", PROGRAM]).arg(made.path());
     let output = check.arg(mounted.path()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-}
-
-/// The mount has the name that the program gave its file, whatever the library left there. A netCDF file counts.
-#[test]
-fn a_directory_has_the_name_of_its_netcdf_file() {
-    let (Some(python), true) = (Python::new(), can_mount(User::Caller)) else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let from = corpus().join("tiny_r4io4.nc.bp");
-    let directory = |name: &str| copy(&from, &dir.path().join(format!("{name}.nc.bp")));
-    for name in ["linked", "alone", "broken", "converted"] {
-        directory(name);
-    }
-    symlink("linked.nc.bp/md.0", dir.path().join("linked.nc")).unwrap();
-    // As of a program that gave a relative path.
-    symlink("run/broken.nc.bp/md.0", dir.path().join("broken.nc")).unwrap();
-    let converted = corpus().join("basic_r1.expected.nc");
-    fs::copy(&converted, dir.path().join("converted.nc")).unwrap();
-    let expected = corpus().join("tiny_r4io4.expected.nc");
-    let mounted = Mounted::new(dir.path(), "");
-    let shown = names_in(mounted.path());
-    for name in ["linked.nc", "alone.nc", "broken.nc", "converted.nc"] {
-        assert!(shown.iter().any(|shown| shown == name), "{shown:?}");
-        assert!(mounted.join(name).metadata().unwrap().is_file(), "{name}");
-    }
-    let pairs = ["linked", "alone", "broken"].map(|name| {
-        let got = mounted.join(format!("{name}.nc"));
-        [got, expected.clone()]
-    });
-    compare(&python, &["scorpiosame.py"], pairs);
-    let same = fs::read(mounted.join("converted.nc")).unwrap() == fs::read(converted).unwrap();
-    assert!(same, "the netCDF file is another one");
-    // Commands take the directory, or the link.
-    for name in ["linked.nc", "linked.nc.bp", "broken.nc", "alone.nc.bp"] {
-        let out = dir.path().join("out.nc");
-        let mut export = Command::new(PROGRAM);
-        let output = export
-            .arg("export")
-            .args([dir.path().join(name), out.clone()])
-            .output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{name}: {}", said(&output));
-        compare(
-            &python,
-            &["scorpiosame.py"],
-            [[out.clone(), expected.clone()]],
-        );
-        fs::remove_file(out).unwrap();
-    }
 }

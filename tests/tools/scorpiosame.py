@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""scorpiosame [--plain | --nco | --cdo] GOT EXPECTED [GOT EXPECTED]...: do the two files of each pair say the same in netCDF's data model?
+"""scorpiosame [--plain | --nco | --cdo | --engine] GOT EXPECTED [GOT EXPECTED]...: do the two files of each pair say the same in netCDF's data model?
 
 A text file EXPECTED.refused.txt in place of EXPECTED.expected.nc names variables of GOT that must not be readable. Compared: dimensions with their lengths and whether they are unlimited; variables with their types and dimensions; attributes with
 their types, where a char is no string; the bits of all values. Not compared: orders, chunks, filters, and how HDF5 stores it.
 h5py reads each file as HDF5 (docs/formats/scorpio-bp.md, section 12), and then the package netCDF4 does, ncdump, and xarray with its
 engines netcdf4 and h5netcdf. With --plain only h5py and netCDF4 read them: names and attributes may be such that others refuse them.
-With --nco NCO copies both files, and the copies are compared; with --cdo CDO compares them.
+With --nco NCO copies both files, and the copies are compared; with --cdo CDO compares them. With --engine xarray
+reads the first file with the engine of the package h5logfs.
 
 Prints the differences; exit status 1 if there are any.
 """
@@ -292,19 +293,28 @@ def with_text(of):
 
 
 def by_xarray(got, expected):
+    for engine in "netcdf4", "h5netcdf":
+        yield from by_engines(got, expected, engine, engine)
+
+
+def by_own_engine(got, expected):
+    yield from by_engines(got, expected, "h5logfs", "h5netcdf")
+
+
+def by_engines(got, expected, engine, native):
+    """What xarray sees of the first file with one engine, and of the second one with another."""
     import xarray
 
-    for engine in "netcdf4", "h5netcdf":
-        for how in {}, {"decode_cf": False}:
-            with xarray.open_dataset(got, engine=engine, **how) as ours, \
-                    xarray.open_dataset(expected, engine=engine, **how) as theirs:
-                ours = ours.drop_vars(refused_of(expected), errors="ignore")
-                for of in ours, theirs, *ours.variables.values(), *theirs.variables.values():
-                    with_text(of)
-                if not ours.identical(theirs):
-                    yield f"xarray, {engine}, {how}: {ours} is not {theirs}"
-                if ours.encoding.get("unlimited_dims") != theirs.encoding.get("unlimited_dims"):
-                    yield f"xarray, {engine}: unlimited {ours.encoding.get('unlimited_dims')}"
+    for how in {}, {"decode_cf": False}:
+        with xarray.open_dataset(got, engine=engine, **how) as ours, \
+                xarray.open_dataset(expected, engine=native, **how) as theirs:
+            ours = ours.drop_vars(refused_of(expected), errors="ignore")
+            for of in ours, theirs, *ours.variables.values(), *theirs.variables.values():
+                with_text(of)
+            if not ours.identical(theirs):
+                yield f"xarray, {engine}, {how}: {ours} is not {theirs}"
+            if ours.encoding.get("unlimited_dims") != theirs.encoding.get("unlimited_dims"):
+                yield f"xarray, {engine}: unlimited {ours.encoding.get('unlimited_dims')}"
 
 
 def by_nco(got, expected):
@@ -337,7 +347,7 @@ def as_plain_readers_see(got, expected):
     yield from (f"netCDF4: {text}" for text in netcdf)
 
 
-WAYS = {"--plain": as_plain_readers_see, "--nco": by_nco, "--cdo": by_cdo}
+WAYS = {"--plain": as_plain_readers_see, "--nco": by_nco, "--cdo": by_cdo, "--engine": by_own_engine}
 
 
 def main():

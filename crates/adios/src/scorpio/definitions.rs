@@ -1,6 +1,6 @@
 //! The dimensions, variables and attributes of a file, collected step by step (sections 2 and 7).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::names::{Named, NamedAttribute, Part, name_of, name_of_attribute};
@@ -32,6 +32,8 @@ pub struct Definitions {
     /// Number of variables whose place in the order is known.
     ranks: usize,
     by_name: HashMap<Arc<str>, usize>,
+    /// Names in ADIOS2 of the attributes that have a value.
+    given: HashSet<Box<str>>,
     dimension_by_name: HashMap<String, usize>,
 }
 
@@ -114,10 +116,18 @@ impl Definitions {
 
     fn add_attribute(&mut self, attribute: &Attribute, is_big_endian: bool) -> Result<()> {
         match name_of_attribute(&attribute.name) {
-            NamedAttribute::Global(name) => add_first(&mut self.attributes, name, &attribute.value),
+            NamedAttribute::Global(name) => {
+                if self.is_first(attribute) {
+                    let value = attribute.value.clone();
+                    self.attributes.push((name.to_owned(), value));
+                }
+            }
             NamedAttribute::OfVariable(variable, name) => {
-                let of = self.variable(variable);
-                add_first(&mut of.attributes, name, &attribute.value);
+                if self.is_first(attribute) {
+                    let value = attribute.value.clone();
+                    let of = self.variable(variable);
+                    of.attributes.push((name.to_owned(), value));
+                }
             }
             NamedAttribute::Definition(part, variable) => {
                 let order = self.ranks + 1;
@@ -130,14 +140,20 @@ impl Definitions {
             }
             NamedAttribute::Shape(id) => {
                 let shape = numbers(&attribute.value, is_big_endian)?;
-                let shape = shape.into_iter().map(u64::try_from);
-                let shape = shape.collect::<std::result::Result<Vec<u64>, _>>()?;
+                let shape = shape.into_iter().map(|side| u64::try_from(side).ok());
+                let shape: Option<Vec<u64>> = shape.collect();
+                let shape = shape.ok_or("a negative length")?;
                 let id = id.parse().map_err(|_| "an ID that is no number")?;
                 self.shapes.entry(id).or_insert(shape);
             }
             NamedAttribute::Other => {}
         }
         Ok(())
+    }
+
+    /// Whether an attribute has no value yet: the first one stays (section 7).
+    fn is_first(&mut self, attribute: &Attribute) -> bool {
+        self.given.insert(attribute.name.as_str().into())
     }
 
     fn variable(&mut self, name: &str) -> &mut Definition {
@@ -234,8 +250,13 @@ impl Definition {
         })?;
         let rank = self.rank.ok_or("its number of dimensions is missing")?;
         let names = &self.dimensions;
-        if usize::try_from(rank) != Ok(names.len()) || names.len() > MOST_DIMENSIONS {
+        if usize::try_from(rank) != Ok(names.len()) {
             return Err(format!("{rank} dimensions with {} names", names.len()).into());
+        }
+        if names.len() > MOST_DIMENSIONS {
+            return Err(
+                format!("{rank} dimensions, of which HDF5 has {MOST_DIMENSIONS} at most").into(),
+            );
         }
         let mut dimensions = Vec::new();
         for (position, name) in names.iter().enumerate() {
@@ -252,13 +273,6 @@ impl Definition {
     }
 }
 
-/// Adds an attribute, unless it has a value.
-fn add_first(attributes: &mut Vec<(String, Value)>, name: &str, value: &Value) {
-    if !attributes.iter().any(|(known, _)| known == name) {
-        attributes.push((name.to_owned(), value.clone()));
-    }
-}
-
 fn numbers(value: &Value, is_big_endian: bool) -> Result<Vec<i64>> {
     match value {
         Value::Numbers { ty, bytes, .. } if *ty != Type::Text => {
@@ -270,7 +284,7 @@ fn numbers(value: &Value, is_big_endian: bool) -> Result<Vec<i64>> {
 
 /// The ranks of each group. Fails where a rank is in two groups.
 fn groups(blocks: &[Vec<i64>]) -> Result<Vec<Vec<u32>>> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let mut groups = Vec::new();
     for block in blocks {
         let ranks = block.iter().map(|rank| u32::try_from(*rank));

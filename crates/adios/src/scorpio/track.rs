@@ -98,7 +98,7 @@ pub fn count_off(
     let mut members: Vec<(u32, u32, u32)> = Vec::new();
     for (group, (ranks, own)) in (0u32..).zip(groups.iter().zip(writers)) {
         let most = own.iter().copied().max().unwrap_or(0);
-        let most = usize::try_from(most)?;
+        let most = usize::try_from(most).map_err(|_| "a negative number of writers")?;
         let with_blocks = ranks.get(..most);
         let with_blocks =
             with_blocks.ok_or_else(|| format!("{most} writers in a group of {}", ranks.len()))?;

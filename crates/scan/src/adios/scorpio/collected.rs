@@ -1,6 +1,6 @@
 //! The facts about a file, collected step by step: definitions, the steps of each variable, the number of records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use h5logfs_adios::model::{Kind, Step, Variable};
@@ -35,6 +35,8 @@ pub(super) struct Collected {
     losses: Losses,
     /// Some bytes may still come.
     is_awaited: bool,
+    /// Unlimited dimensions whose records are places of a map, with its ID: the map may come in a later step.
+    places: BTreeSet<(usize, i64)>,
     /// The lists of a step, by variable.
     puts: HashMap<Arc<str>, u64>,
 }
@@ -190,9 +192,7 @@ impl Collected {
                 self.has_records(first, frame.number.unwrap_or(0).saturating_add(1));
             } else if is_unlimited {
                 // Places are records.
-                let shape = self.definitions.shapes.get(&frame.map);
-                let records = shape.and_then(|shape| shape.last()).copied();
-                self.has_records(first, records.unwrap_or(0));
+                self.places.insert((first, frame.map));
             } else if let Some(number) = frame.number.filter(|_| dimensions.len() > 1) {
                 let len = self.definitions.dimensions[first].len;
                 if number >= len {
@@ -201,6 +201,15 @@ impl Collected {
             }
         }
         Ok(())
+    }
+
+    /// Counts the records that are places, once all maps are known.
+    pub fn count_places(&mut self) {
+        for (dimension, map) in std::mem::take(&mut self.places) {
+            let shape = self.definitions.shapes.get(&map);
+            let records = shape.and_then(|shape| shape.last()).copied();
+            self.has_records(dimension, records.unwrap_or(0));
+        }
     }
 
     /// Counts the records of the puts of a step (section 5).

@@ -108,6 +108,7 @@ fn collect(
         let step = directory.outline(files.metadata(), number, &mut section)?;
         collected.add(number as u64, &step, &values, &presence);
     }
+    collected.count_places();
     Ok(())
 }
 
