@@ -15,13 +15,14 @@
 //! | `bp4`, `bp5` | the metadata of a directory of ADIOS2 | a variable has the same content alone and among all others; numbers of blocks fit each other; no path is shown twice |
 //! | `operator` | a block of ADIOS2 with an operator | the decoded block keeps no byte of the buffer's earlier content |
 //! | `zfp` | a field of zfp in a block of ADIOS2 | the same |
+//! | `scorpio` | a directory that SCORPIO wrote | the snapshot passes its checks; the index finds the same record for each element as a pass through all records |
 //! | `pipeline` | a chunk that went through filters | the decoded chunk has the bytes of its elements, in any buffer |
 //! | `plain` | an HDF5 file | a file that is certainly no log is none with more bytes after it, either |
 //! | `objects` | an HDF5 file, as it is, and with right checksums | an object found by its name is in the list of all objects |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
 //!
 //! The parts of a file that libhdf5 reads are not fuzzed: libhdf5 is not trusted and runs in a process of its own. Here
-//! it only makes images, in `netcdf_header` and `journal`.
+//! it only makes images, in `netcdf_header`, `journal` and `scorpio`.
 
 mod adios;
 mod damaged;
@@ -37,6 +38,7 @@ mod plain;
 mod reading;
 mod samples;
 mod saved;
+mod scorpio;
 mod snapshot;
 mod tables;
 mod test_dir;
@@ -55,7 +57,7 @@ pub struct Target {
 /// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-pub const ALL: [Target; 18] = [
+pub const ALL: [Target; 19] = [
     Target {
         name: "logvol",
         run: decoders::logvol,
@@ -125,6 +127,11 @@ pub const ALL: [Target; 18] = [
         name: "zfp",
         run: adios::zfp,
         seeds: adios::zfp_seeds,
+    },
+    Target {
+        name: "scorpio",
+        run: scorpio::run,
+        seeds: scorpio::seeds,
     },
     Target {
         name: "pipeline",

@@ -1,0 +1,3 @@
+#![no_main]
+
+h5logfs_fuzz::fuzz!("scorpio");
