@@ -6,7 +6,7 @@ use h5logfs_adios::Bytes;
 use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::model::{Place, Step, Type};
 use h5logfs_adios::operator;
-use h5logfs_adios::tree::{Presence, Summary, Values};
+use h5logfs_adios::tree::{Loss, Presence, Summary, Values};
 
 use super::Seeds;
 use super::input::{Input, Output};
@@ -79,7 +79,7 @@ fn presence(place: &Place) -> Presence {
     const LEN: u64 = 1 << 12;
     match place.end() {
         Some(end) if end <= LEN => Presence::There,
-        _ => Presence::Lost(Some(LEN)),
+        _ => Presence::Lost(Loss::Cut(LEN)),
     }
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::testing::{self, Array, Content, Directory, Put, Struct, Writer};
 use crate::directory;
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
-use crate::tree::{Presence, Summary};
+use crate::tree::{Loss, Presence, Summary};
 
 fn open(written: &Directory) -> crate::Result<directory::Directory> {
     directory::Directory::open(written.files())
@@ -796,7 +796,7 @@ proptest! {
             for number in 0..read.steps() {
                 let presence = |place: &Place| match place.end() {
                     Some(own) if own <= end => Presence::There,
-                    _ => Presence::Lost(Some(end)),
+                    _ => Presence::Lost(Loss::Cut(end)),
                 };
                 let files = written.files();
                 if is_outline {

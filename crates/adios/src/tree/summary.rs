@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Presence;
 use super::paths;
 use super::steps::Steps;
+use super::{Loss, Presence};
 use crate::model::{Attribute, Block, File, Kind, Place, Step, StructType, Type, Value, Variable};
 
 /// Largest number of problem texts kept.
@@ -35,10 +35,10 @@ pub struct Summary {
 }
 
 /// The blocks whose bytes a file should have, but has not.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LostBlocks {
-    /// The length of the file; `None` if it is not there.
-    pub len: Option<u64>,
+    /// Why they are lost.
+    pub loss: Loss,
     /// The number of blocks.
     pub blocks: u64,
     /// The variables that they belong to.
@@ -171,9 +171,13 @@ impl Summary {
                 .push(|| format!("step {step}: variable {name}: {reason}"));
             return;
         }
-        for (file, len) in absent.lost {
-            let lost = self.lost.entry(file).or_default();
-            lost.len = len;
+        for (file, loss) in absent.lost {
+            let lost = self.lost.entry(file).or_insert_with(|| LostBlocks {
+                loss,
+                blocks: 0,
+                variables: HashSet::new(),
+                steps: Steps::default(),
+            });
             lost.blocks += 1;
             lost.steps.push(step);
             if !lost.variables.contains(name) {
@@ -380,8 +384,8 @@ fn shown(ty: &Type) -> &Type {
 /// The blocks of a variable in a step whose bytes are not there.
 #[derive(Default)]
 struct Absent {
-    /// For each lost block the file that should have it, and the length of that file; `None` if the file is not there.
-    lost: Vec<(File, Option<u64>)>,
+    /// For each lost block the file that should have it, and why it has not.
+    lost: Vec<(File, Loss)>,
     /// Some of the bytes may still come.
     is_awaited: bool,
 }
@@ -393,7 +397,7 @@ impl Absent {
             for block in run.blocks {
                 match presence(&block.place) {
                     Presence::There => {}
-                    Presence::Lost(len) => absent.lost.push((block.place.file, len)),
+                    Presence::Lost(loss) => absent.lost.push((block.place.file, loss)),
                     Presence::Awaited => absent.is_awaited = true,
                 }
             }

@@ -31,8 +31,7 @@ mod tests {
         let tables = |formats, data: &[(u32, u16)]| Tables {
             formats,
             data: data.to_vec(),
-            datasets: Vec::new(),
-            strip: 0,
+            ..Tables::default()
         };
         let sound = tables(Some(2), &[(0, 3), (7, 4)]);
         assert_eq!(sound.check(5), Ok(()));

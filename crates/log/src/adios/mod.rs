@@ -17,6 +17,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,6 +55,8 @@ pub struct Tables {
     pub formats: Option<u16>,
     /// Number of each `data.N`, and of its source; ascending.
     pub data: Vec<(u32, u16)>,
+    /// Number of each `data.N` that the scan could not open, and the reason, which goes on after the name of the file.
+    pub unopened: BTreeMap<u32, String>,
     /// Datasets by number.
     #[serde(with = "stored")]
     pub datasets: Vec<DatasetSource>,

@@ -231,10 +231,7 @@ impl Reading<'_> {
         let order = found.records.len() as u64;
         found.records.push_block(stored, order, start, count)?;
         let reason = match source {
-            None => Some(match block.place.file {
-                File::Metadata => "its file is not there".to_owned(),
-                data @ File::Data(_) => format!("{data} is not there"),
-            }),
+            None => Some(self.table.tables.why_unopened(block.place.file)),
             Some(source) => self.why_lost(source, &block.place),
         };
         match reason {
@@ -403,6 +400,15 @@ impl Tables {
                 at.ok().map(|at| self.data[at].1)
             }
         }
+    }
+
+    /// Why the scan did not open this file.
+    fn why_unopened(&self, file: File) -> String {
+        let reason = match file {
+            File::Metadata => None,
+            File::Data(number) => self.unopened.get(&number),
+        };
+        format!("{file} {}", reason.map_or("is not there", String::as_str))
     }
 
     /// Walks through the steps until no dataset's tile can become a chunk. Fails where a step cannot be read.

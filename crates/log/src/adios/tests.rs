@@ -31,7 +31,7 @@ impl Opened {
                 formats: Some(2),
                 data: data.iter().copied().zip(3..).collect(),
                 datasets,
-                strip: 0,
+                ..Tables::default()
             },
         };
         assert_eq!(opened.tables.check(opened.sources.len()), Ok(()));

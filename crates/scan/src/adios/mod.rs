@@ -48,6 +48,7 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     let choice = &request.settings.choice;
     let objects = chosen(&tree, choice).map_err(bad)?;
     let (sources, numbers) = files.into_sources(is_active)?;
+    let lacks_files = !numbers.unopened.is_empty();
     let log = Tables::Adios(adios::Tables {
         strip: strip(&directory, shown),
         ..tables(&objects, numbers)
@@ -72,7 +73,8 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
         flushes,
         asked: flushes,
         newest,
-        is_late: is_active && is_incomplete,
+        // A file that comes, or that can be opened later, changes none of those that are open.
+        is_late: is_active && is_incomplete || lacks_files,
         image: made.image,
         datasets: made.datasets,
         log,
@@ -174,6 +176,7 @@ fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
     adios::Tables {
         formats: numbers.formats,
         data: numbers.data,
+        unopened: numbers.unopened,
         datasets: logged.map(source).collect(),
         strip: 0,
     }
