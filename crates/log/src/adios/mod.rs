@@ -6,6 +6,7 @@
 //! * `others` knows files of ADIOS2 that are no logs.
 //! * `steps` reads the steps that a dataset needs.
 //! * `stored` is the form of datasets' sources in a snapshot.
+//! * `tar` finds the members of an archive.
 //! * `table` turns blocks into records, and finds the rank that wrote each of them.
 
 mod check;
@@ -14,6 +15,7 @@ mod others;
 mod steps;
 mod stored;
 mod table;
+mod tar;
 #[cfg(test)]
 mod tests;
 
