@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::testing::{self, Array, Content, Directory, Put, Struct, Writer};
-use crate::directory;
+use crate::directory::{self, Needed};
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
 use crate::tree::{Loss, Presence, Summary};
 
@@ -828,7 +828,10 @@ proptest! {
                 let files = written.files();
                 if is_outline {
                     let step = read.outline_for(&summary, files, number, &mut section, &presence);
-                    summary.add(number as u64, &step.unwrap(), &presence);
+                    match step.unwrap() {
+                        Needed::Outline(step) => summary.add_complete(number as u64, &step),
+                        Needed::All(step) => summary.add(number as u64, &step, &presence),
+                    }
                 } else {
                     let step = read.step(files, number, &|_| true);
                     summary.add(number as u64, &step.unwrap(), &presence);

@@ -12,7 +12,7 @@ mod types;
 use super::no_flush;
 use files::{DirectoryFiles, Numbers};
 use h5logfs_adios::Place;
-use h5logfs_adios::directory::Directory;
+use h5logfs_adios::directory::{Directory, Needed};
 use h5logfs_adios::tree::{Dataset, Object, Summary, Tree, Values};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
@@ -115,15 +115,19 @@ fn tree_of(
         if number as u64 >= steps {
             break;
         }
-        let step =
+        let needed =
             directory.outline_for(&summary, files.metadata(), number, &mut section, &presence);
-        let mut step = step.map_err(bad)?;
-        if summary.has_attributes_as_variables(&step) {
-            let read = |place: &Place, buffer: &mut [u8]| files.read(place, buffer);
-            let added = values.add(&mut step, &presence, &read);
-            added.map_err(bad)?;
+        match needed.map_err(bad)? {
+            Needed::Outline(step) => summary.add_complete(number as u64, &step),
+            Needed::All(mut step) => {
+                if summary.has_attributes_as_variables(&step) {
+                    let read = |place: &Place, buffer: &mut [u8]| files.read(place, buffer);
+                    let added = values.add(&mut step, &presence, &read);
+                    added.map_err(bad)?;
+                }
+                summary.add(number as u64, &step, &presence);
+            }
         }
-        summary.add(number as u64, &step, &presence);
         files.check()?;
     }
     Ok(summary.finish())
