@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use h5logfs_adios::Bytes;
-use h5logfs_adios::directory::{Directory, Files};
+use h5logfs_adios::directory::{Directory, Files, Needed};
 use h5logfs_adios::model::{Place, Step, Type};
 use h5logfs_adios::operator;
-use h5logfs_adios::tree::{Presence, Summary, Values};
+use h5logfs_adios::tree::{Loss, Presence, Summary, Values};
 
 use super::Seeds;
 use super::input::{Input, Output};
@@ -53,7 +53,7 @@ pub fn directory(bytes: &[u8]) {
                 alone.variables
             );
         }
-        let mut seen = directory
+        let needed = directory
             .outline_for(&outline, files, number, &mut section, &presence)
             .expect("a step that was read before");
         if summary.has_attributes_as_variables(&step) {
@@ -61,10 +61,12 @@ pub fn directory(bytes: &[u8]) {
                 |place: &Place, buffer: &mut [u8]| metadata.read_exact_at(buffer, place.offset);
             let added = values.add(&mut step, &presence, &read);
             added.expect("bytes in memory");
-            seen = step.clone();
         }
         summary.add(number as u64, &step, &presence);
-        outline.add(number as u64, &seen, &presence);
+        match needed {
+            Needed::Outline(seen) => outline.add_complete(number as u64, &seen),
+            Needed::All(_) => outline.add(number as u64, &step, &presence),
+        }
     }
     let objects = summary.finish().objects;
     assert_eq!(outline.finish().objects, objects);
@@ -79,7 +81,7 @@ fn presence(place: &Place) -> Presence {
     const LEN: u64 = 1 << 12;
     match place.end() {
         Some(end) if end <= LEN => Presence::There,
-        _ => Presence::Lost(Some(LEN)),
+        _ => Presence::Lost(Loss::Cut(LEN)),
     }
 }
 

@@ -158,14 +158,14 @@ pub fn step(
         &[]
     };
     let mut attributes = Attributes::default();
-    let others = reading.each(
-        of_attributes,
-        &mut |_, id, record| match reading.meaning(id)? {
+    let others = reading.each(of_attributes, &mut |writer, id, record| {
+        attributes.writer = writer;
+        match reading.meaning(id)? {
             Meaning::Attributes(fields) => fields.read(record, &mut attributes),
             Meaning::OwnAttributes(fields) => fields.read(record, &mut attributes),
             Meaning::Variables(_) => Err("a record of attributes has another format".into()),
-        },
-    )?;
+        }
+    })?;
     let (mut variables, mut problems) = variables.finish();
     if !lost.is_empty() {
         // Any variable may have unknown blocks.
@@ -188,13 +188,19 @@ fn blocks(section: Numbers<'_>, writers: usize) -> Result<Vec<Range<u64>>> {
     let sizes = sizes.map_err(|fault| fault.at("md.0: sizes of the records"))?;
     let mut at = 8 + 16 * writers as u64;
     let end = section.bytes.len() as u64;
-    let block = |size| {
+    let block = |(number, size): (usize, u64)| -> Result<Range<u64>> {
         let begin = at;
-        at = begin.checked_add(size).filter(|at| *at <= end)?;
-        Some(begin..at)
+        let (what, writer) = match number.checked_sub(writers) {
+            None => ("variables", number),
+            Some(writer) => ("attributes", writer),
+        };
+        at = begin.checked_add(size).filter(|at| *at <= end).ok_or_else(|| {
+            let left = end - begin;
+            format!("md.0: writer {writer}: its record of {what} should have {size} bytes, and {left} are left of the step")
+        })?;
+        Ok(begin..at)
     };
-    let blocks: Option<_> = sizes.u64s().map(block).collect();
-    blocks.ok_or_else(|| "md.0: the records of the step have more bytes than its section".into())
+    sizes.u64s().enumerate().map(block).collect()
 }
 
 /// The records of one step.

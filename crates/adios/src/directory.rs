@@ -22,6 +22,15 @@ fn damaged(step: Result<Step>) -> Result<Step> {
     }
 }
 
+/// What a [`Summary`] needs of a step.
+#[derive(Debug)]
+pub enum Needed {
+    /// The outline: all stored bytes are there.
+    Outline(Step),
+    /// All of it, with each block.
+    All(Step),
+}
+
 /// The places of the metadata of all steps of a directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -121,8 +130,9 @@ impl Directory {
         damaged(read.and_then(|()| self.read(files, number, section, Asked::Outline)))
     }
 
-    /// The outline of a step, or all of it where `summary` needs each block: an outline does not tell which blocks have
-    /// bytes that are not there, nor where the values of attributes are. `section`: as for [`Directory::outline`].
+    /// What `summary` needs of a step: its outline, or each block where the outline does not tell enough, namely which
+    /// blocks have bytes that are not there, or where the values of attributes are. `section`: as for
+    /// [`Directory::outline`].
     pub fn outline_for(
         &self,
         summary: &Summary,
@@ -130,12 +140,12 @@ impl Directory {
         number: usize,
         section: &mut Vec<u8>,
         presence: &dyn Fn(&Place) -> Presence,
-    ) -> Result<Step> {
+    ) -> Result<Needed> {
         let step = self.outline(files, number, section)?;
-        if is_complete(&step, presence) && !summary.has_attributes_as_variables(&step) {
-            return Ok(step);
+        if !summary.has_attributes_as_variables(&step) && is_complete(&step, presence) {
+            return Ok(Needed::Outline(step));
         }
-        self.step(files, number, &|_| true)
+        Ok(Needed::All(self.step(files, number, &|_| true)?))
     }
 
     /// The stored metadata of one step, from which [`Directory::variable`] reads. Fails where it cannot be read.

@@ -27,7 +27,7 @@ use h5logfs_view::cache::Generation;
 const FAILURE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Lifetime of an entry for a log that is not all visible yet. Missing data arrive without a change of any time or
-/// size.
+/// size. Where data are lost, it is [`FAILURE_LIFETIME`].
 const LATE_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Lifetime of a comparison of all files of a log, where not all of them matter. A request for hidden names is such a

@@ -129,7 +129,7 @@ impl<'a> StoredScan<'a> {
     }
 
     /// The stored form of the snapshot, and the place for its indexes. `None` for an unclosed log, for one that has
-    /// just changed, and where there is no memory.
+    /// just changed or lacks a file, and where there is no memory.
     pub fn pack(
         &self,
         task: &Task,
@@ -137,7 +137,8 @@ impl<'a> StoredScan<'a> {
     ) -> Option<(Reserved<Vec<u8>>, StoreEntry)> {
         let states = self.states(snapshot)?;
         let settled = states.iter().all(|s| s.was_settled(self.since));
-        if snapshot.journal.is_some() || !settled || states.first() != Some(&self.main) {
+        let may_change = snapshot.journal.is_some() || snapshot.is_late || !settled;
+        if may_change || states.first() != Some(&self.main) {
             return None;
         }
         // Twice the bytes, because the list may grow while it is filled.

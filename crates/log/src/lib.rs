@@ -55,6 +55,7 @@ pub mod log_files;
 pub mod logvol;
 pub mod model;
 pub mod netcdf;
+pub mod not_regular;
 pub mod numbers;
 pub mod origins;
 pub mod own_parts;

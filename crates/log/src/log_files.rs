@@ -11,8 +11,9 @@ use std::rc::Rc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::not_regular::{NotRegular, not_regular};
 use super::ownership::{self, Foreign, Ownership, belongs};
-use super::source_dir::{SourceDir, SourcePath, list_open, not_regular, open_beneath, stat_in};
+use super::source_dir::{SourceDir, SourcePath, list_open, open_beneath, regular, stat_in};
 use super::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result, is_stale};
 
@@ -77,31 +78,41 @@ impl<'a> LogFiles<'a> {
 
     /// Opens the regular file at `place` for reading. Fails with [`Error::BadFile`] if it does not belong to the log.
     pub fn open(&self, place: &SourcePath) -> Result<SourceFile> {
-        let path = self.full_path(place);
-        let opened = self.open_file(place, OFlags::RDONLY);
-        let opened = opened.and_then(|file| SourceFile::new(file, path.clone()));
-        let opened = opened.map_err(|e| failure(path.clone(), e))?;
-        let dir = self.dir.of(place).map_err(|e| Error::io(path, e))?;
-        Ok(opened.opened_at(dir, &place.path))
+        let opened = self.open_source(place);
+        opened.map_err(|e| failure(self.full_path(place), e))
     }
 
-    /// Opens the regular file at `place` with these flags. The error has a [`Foreign`] inside if the file does not
-    /// belong to the log: see [`foreign`].
+    /// Opens the regular file at `place` for reading, where a log can be shown without it. If the fault lies in what is
+    /// at `place`, the inner error is the reason, which goes on after the name of the file. Fails where the system may
+    /// allow the same at another time.
+    pub fn open_if_usable(&self, place: &SourcePath) -> Result<Result<SourceFile, String>> {
+        match self.open_source(place) {
+            Ok(file) => Ok(Ok(file)),
+            Err(e) => match why_unusable(&e) {
+                Some(reason) => Ok(Err(reason)),
+                None => Err(failure(self.full_path(place), e)),
+            },
+        }
+    }
+
+    fn open_source(&self, place: &SourcePath) -> io::Result<SourceFile> {
+        let opened = self.open_file(place, OFlags::RDONLY)?;
+        let opened = SourceFile::new(opened, self.full_path(place))?;
+        Ok(opened.opened_at(self.dir.of(place)?, &place.path))
+    }
+
+    /// Opens the regular file at `place` with these flags. Does not wait, whatever is there. The error has a [`Foreign`]
+    /// inside if the file does not belong to the log (see [`foreign`]), and a [`NotRegular`] if it is no regular file.
     pub fn open_file(&self, place: &SourcePath, flags: OFlags) -> io::Result<File> {
         let dir = self.dir.of(place)?;
         if dir.is_remote() {
             return dir.open_file(&place.path);
         }
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = self.in_directory(place, |directory, name| {
-            self.open_in(directory, name, flags)
-        });
-        let file = File::from(file?);
-        if file.metadata()?.is_file() {
-            Ok(file)
-        } else {
-            Err(not_regular())
-        }
+        self.in_directory(place, |directory, name| {
+            let opened = self.open_in(directory, name, flags);
+            regular(opened.map_err(|e| why_not_opened(e, directory, name))?)
+        })
     }
 
     /// The names in the directory at `place`, without `.` and `..`.
@@ -250,6 +261,32 @@ impl Foreign {
 pub fn foreign(error: &io::Error) -> Option<Foreign> {
     let inner = error.get_ref()?;
     inner.downcast_ref().copied()
+}
+
+/// The error of a file that was not opened, with a [`NotRegular`] inside if it is no regular file. Sockets, links and
+/// some devices cannot be opened at all.
+fn why_not_opened(error: io::Error, directory: BorrowedFd<'_>, name: &OsStr) -> io::Error {
+    if foreign(&error).is_some() {
+        return error;
+    }
+    let there = stat_in(directory, name).ok();
+    let other = there.and_then(|there| NotRegular::of(&there));
+    other.map_or(error, NotRegular::into_io)
+}
+
+/// Why a file cannot be opened, in words that go on after its name. `None` for errors that do not lie in the file.
+fn why_unusable(error: &io::Error) -> Option<String> {
+    if let Some(reason) = foreign(error) {
+        return Some(format!("does not belong to the log: {reason}"));
+    }
+    if let Some(reason) = not_regular(error) {
+        return Some(reason.to_string());
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound => Some("is not there".to_owned()),
+        io::ErrorKind::PermissionDenied => Some(format!("cannot be opened: {error}")),
+        _ => None,
+    }
 }
 
 /// The system allows what a [`Foreign`] refuses. The fault is therefore in the files, and another try does not help.

@@ -53,7 +53,8 @@ pub struct Snapshot {
     pub newest: u64,
     /// The time when the shown flush was written, in milliseconds since 1970; `None` if the journal does not record it.
     pub flushed_at: Option<i64>,
-    /// Whether the journal lists more data than the files hold. A file system may show the data of another node late.
+    /// Whether more data of the log may show up without a change of its sources: the journal lists more data than the files hold,
+    /// which a file system may show late, or a file of the log could not be opened.
     pub is_late: bool,
     /// The verified parts of a log whose extents have checksums of their data.
     pub sealed: Option<Sealed>,

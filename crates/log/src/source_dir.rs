@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, Stat, StatVfs};
 use serde::{Deserialize, Serialize};
 
+use crate::not_regular::NotRegular;
 use crate::walk;
 use h5logfs_common::error::{Error, Result, is_stale};
 use h5logfs_common::held_file::HeldFile;
@@ -208,12 +209,7 @@ impl SourceDir {
             return opener.open_file(&SourcePath::in_dir(*number, relative));
         }
         let fd = self.open_below(relative, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        let file = File::from(fd);
-        if file.metadata()?.is_file() {
-            Ok(file)
-        } else {
-            Err(not_regular())
-        }
+        regular(fd)
     }
 
     /// Removes a file in this directory, whatever its path leads to by now.
@@ -331,9 +327,12 @@ fn visit_open(directory: OwnedFd, mut visit: impl FnMut(&OsStr)) -> io::Result<(
     Ok(())
 }
 
-/// The error for anything that is not a regular file.
-pub(super) fn not_regular() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
+/// The file that was opened. Fails for anything that is not a regular file, with a [`NotRegular`] inside.
+pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {
+    match NotRegular::of(&rustix::fs::fstat(&opened)?) {
+        None => Ok(opened.into()),
+        Some(other) => Err(other.into_io()),
+    }
 }
 
 /// The place of a file: a directory of a [`SourceDir`], and a path below it.

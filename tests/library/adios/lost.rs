@@ -2,22 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use rustix::fs::{CWD, FileType, mknodat};
+
 use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::model::{File, Kind, Place, Variable};
+use h5logfs_catalog::Catalog;
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_log::boxes::Bounds;
-use h5logfs_log::snapshot::Content;
+use h5logfs_log::journal::ShownFlush;
+use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::{Tables, adios::DatasetSource};
+use h5logfs_scan::InProcess;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
+use h5logfs_view::index::store::Store;
 
-use super::{copy, directory, scan, told};
+use super::{copy, directory, scan, scan_at, told};
 use crate::common::PROGRAM;
+use crate::common::clock::settle;
+use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
 
 /// Value of each memory limit.
 const MEMORY: u64 = 32 << 20;
@@ -131,9 +140,11 @@ fn blocks(of: &DatasetSource, steps: &[Vec<Variable>]) -> Vec<Shown> {
     found
 }
 
-/// Compares what is left of the directory called `name` at `left` with all of it. `len` is the length of the file `data.lost`
-/// there. Returns the number of blocks that can be read, and of those that cannot.
-fn compare(name: &str, left: &Path, lost: u32, len: u64) -> (usize, usize) {
+/// Compares what is left of the directory called `name` at `left` with all of it. `len` is the number of bytes of the file
+/// `data.lost` that can be read there, and `reason` why there are no more. Returns the number of blocks that can be read, and
+/// of those that cannot.
+fn compare(name: &str, left: &Path, (lost, len): (u32, u64), reason: &str) -> (usize, usize) {
+    let reason = format!("data.{lost} {reason}");
     let (sound, left) = (view(&directory(name)), view(left));
     let steps = steps(&directory(name));
     let (all, shown) = (datasets(&sound), datasets(&left));
@@ -153,11 +164,7 @@ fn compare(name: &str, left: &Path, lost: u32, len: u64) -> (usize, usize) {
                         error.contains(path.as_str()) && error.contains("writer"),
                         "{error}"
                     );
-                    let reasons = ["ends at byte", "is not there"];
-                    let mut reasons = reasons
-                        .map(|reason| format!("data.{lost} {reason}"))
-                        .into_iter();
-                    assert!(reasons.any(|reason| error.contains(&reason)), "{error}");
+                    assert!(error.contains(&reason), "{error}");
                     unreadable += 1;
                 }
                 other => panic!(
@@ -170,26 +177,154 @@ fn compare(name: &str, left: &Path, lost: u32, len: u64) -> (usize, usize) {
     (readable, unreadable)
 }
 
+/// What can be at the place of a lost file, and what is said of it.
+const INSTEAD: [(Option<FileType>, &str); 5] = [
+    (None, "is not there"),
+    (
+        Some(FileType::Directory),
+        "is a directory, not a regular file",
+    ),
+    (Some(FileType::Fifo), "is a FIFO, not a regular file"),
+    (Some(FileType::Socket), "is a socket, not a regular file"),
+    (
+        Some(FileType::Symlink),
+        "is a symbolic link, which is not followed",
+    ),
+];
+
+/// Puts something else in the place of a file; its bytes are then at `PATH.away`.
+fn replace(path: &Path, by: Option<FileType>) {
+    let away = path.with_added_extension("away");
+    fs::rename(path, &away).unwrap();
+    match by {
+        None => {}
+        Some(FileType::Directory) => fs::create_dir(path).unwrap(),
+        Some(FileType::Symlink) => symlink(away.file_name().unwrap(), path).unwrap(),
+        Some(other) => mknodat(CWD, path, other, 0o644.into(), 0).unwrap(),
+    }
+}
+
+/// Runs a program on a directory. Returns what it prints.
+fn printed(mut program: Command, arguments: &[&str], of: &Path) -> String {
+    let output = program.args(arguments).arg(of).output().unwrap();
+    [output.stdout, output.stderr]
+        .map(|said| String::from_utf8_lossy(&said).into_owned())
+        .concat()
+}
+
 #[test]
 fn all_but_the_blocks_of_a_lost_file_is_read() {
     for name in ["b4_mpi_agg2", "b5_mpi_agg2"] {
-        let copy = copy(name);
-        fs::remove_file(copy.path().join("data.1")).unwrap();
-        let (readable, unreadable) = compare(name, copy.path(), 1, 0);
-        assert!(
-            readable > 20 && unreadable > 20,
-            "{name}: {readable} {unreadable}"
-        );
-        let lost = told(&scan(copy.path()), Severity::Lost);
-        assert!(lost[0].starts_with("data.1 is not there: "), "{lost:?}");
-        let mut check = Command::new(PROGRAM);
-        let output = check.arg("check").arg(copy.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            !output.status.success() && said.contains("data.1 is not there: "),
-            "{said}"
-        );
+        for (instead, reason) in INSTEAD {
+            let copy = copy(name);
+            replace(&copy.path().join("data.1"), instead);
+            let (readable, unreadable) = compare(name, copy.path(), (1, 0), reason);
+            assert!(
+                readable > 20 && unreadable > 20,
+                "{name}: {readable} {unreadable}"
+            );
+            let snapshot = scan(copy.path());
+            let lost = told(&snapshot, Severity::Lost);
+            let words = format!("data.1 {reason}: ");
+            assert!(lost[0].starts_with(&words), "{lost:?}");
+            assert!(incomplete(&snapshot).contains(&words));
+            for command in ["check", "inspect"] {
+                let said = printed(Command::new(PROGRAM), &[command], copy.path());
+                assert!(said.contains(&words), "{command}: {said}");
+            }
+        }
     }
+}
+
+/// The attribute of the root that says what is missing. The image has it as it is.
+fn incomplete(snapshot: &Snapshot) -> String {
+    assert!(snapshot.has_unreadable);
+    String::from_utf8_lossy(&snapshot.image).into_owned()
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_lost() {
+    if !can_be_others() {
+        return;
+    }
+    let copy = copy("b5_mpi_agg2");
+    for (path, mode) in [("", 0o755), ("data.1", 0o600)] {
+        set_mode(&copy.path().join(path), mode);
+    }
+    let alice = || ALICE.command(PROGRAM);
+    for command in ["check", "inspect"] {
+        let said = printed(alice(), &[command], copy.path());
+        let words = "data.1 cannot be opened: Permission denied";
+        assert!(said.contains(words), "{command}: {said}");
+    }
+    set_mode(&copy.path().join("data.1"), 0o644);
+    for path in ["", "md.idx"] {
+        ALICE.owns(&copy.path().join(path), 0o755);
+    }
+    BOB.owns(&copy.path().join("data.1"), 0o644);
+    let said = printed(alice(), &["check"], copy.path());
+    let words = "data.1 does not belong to the log: user 61102 owns it";
+    assert!(said.contains(words), "{said}");
+}
+
+#[test]
+fn metadata_that_are_no_regular_file_are_named() {
+    let refused = |copy: &Path| scan_at(copy, ShownFlush::Newest).map_err(|e| e.to_string());
+    let fifo = |name, file| {
+        let copy = copy(name);
+        let path = copy.path().join(file);
+        let _ = fs::remove_file(&path);
+        mknodat(CWD, path, FileType::Fifo, 0o644.into(), 0).unwrap();
+        refused(copy.path())
+    };
+    for (name, file, what) in [
+        ("b4_steps", "md.0", "it has the metadata of all 4 steps"),
+        ("b5_steps", "md.0", "it has the metadata of all 4 steps"),
+        (
+            "b5_steps",
+            "mmd.0",
+            "it has the formats of the metadata of all 4 steps",
+        ),
+    ] {
+        let error = fifo(name, file).unwrap_err();
+        let words = format!("{file} is a FIFO, not a regular file: {what}");
+        assert!(error.contains(&words), "{name}: {error}");
+    }
+    // BP4 needs no such file.
+    assert_eq!(fifo("b4_steps", "mmd.0").unwrap().diagnostics, []);
+}
+
+/// A catalog keeps no scan of a directory that lacks a file, because nothing else changes when the file comes.
+#[test]
+fn a_file_that_comes_back_is_seen() {
+    let copy = copy("b5_mpi_agg2");
+    let run = copy.path().join("run.bp");
+    fs::create_dir(&run).unwrap();
+    for entry in fs::read_dir(copy.path()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            fs::rename(entry.path(), run.join(entry.file_name())).unwrap();
+        }
+    }
+    let kept = tempfile::tempdir().unwrap();
+    let look = || {
+        let store = Store::open(&kept.path().join("kept"), 64 << 20).unwrap();
+        let catalog = Catalog::new(
+            SourceDir::open(copy.path()).unwrap(),
+            MemoryLimits::each(MEMORY),
+            InProcess::default(),
+        );
+        let catalog = catalog.with_store(Arc::new(store));
+        let view = catalog.open(Path::new("run.bp/md.idx")).unwrap();
+        (view.snapshot().has_losses(), catalog.scans())
+    };
+    let away = copy.path().join("away");
+    fs::rename(run.join("data.1"), &away).unwrap();
+    settle(copy.path());
+    assert_eq!([look(), look()], [(true, 1), (true, 1)]);
+    fs::rename(&away, run.join("data.1")).unwrap();
+    settle(copy.path());
+    assert_eq!([look(), look()], [(false, 1), (false, 0)]);
 }
 
 #[test]
@@ -225,7 +360,7 @@ fn all_but_the_blocks_behind_a_cut_is_read() {
         let mut datasets = snapshot.datasets.iter();
         let rho = datasets.find(|dataset| dataset.name == "/fields/rho");
         assert_eq!(rho.unwrap().dims[0], 2, "{name}");
-        let (_, unreadable) = compare(name, copy.path(), 0, len);
+        let (_, unreadable) = compare(name, copy.path(), (0, len), "ends at byte");
         assert_eq!(unreadable, 2, "{name}");
     }
 }

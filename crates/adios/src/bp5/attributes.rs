@@ -12,6 +12,8 @@ const ARRAY: u32 = 18;
 /// The attributes of records, and the problems of the damaged ones.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
+    /// The writer whose record is read.
+    pub writer: u32,
     pub all: Vec<Attribute>,
     pub problems: Vec<String>,
 }
@@ -21,7 +23,11 @@ impl Attributes {
     fn add(&mut self, attribute: Result<Attribute>) -> Result<()> {
         match attribute {
             Ok(attribute) => self.all.push(attribute),
-            Err(fault) => self.problems.push(fault.into_damage()?),
+            Err(fault) => {
+                let reason = fault.into_damage()?;
+                self.problems
+                    .push(format!("writer {}: {reason}", self.writer));
+            }
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::testing::{self, Array, Content, Directory, Put, Struct, Writer};
-use crate::directory;
+use crate::directory::{self, Needed};
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
-use crate::tree::{Presence, Summary};
+use crate::tree::{Loss, Presence, Summary};
 
 fn open(written: &Directory) -> crate::Result<directory::Directory> {
     directory::Directory::open(written.files())
@@ -367,8 +367,8 @@ fn a_bad_attribute_alone_is_missing() {
     let attribute =
         |name: &str, ty, len| testing::Attribute::Numbers(name.into(), ty, true, vec![0; len]);
     let mut written = Directory::new(false, false);
-    written.map(&[0]);
-    written.step(&[Writer {
+    written.map(&[0, 0]);
+    let bad = Writer {
         attributes: vec![
             attribute("short", 4, 7),
             attribute("good", 4, 8),
@@ -376,7 +376,8 @@ fn a_bad_attribute_alone_is_missing() {
             testing::Attribute::Texts("two".into(), true, vec!["a".into(), "b".into()]),
         ],
         ..Writer::default()
-    }]);
+    };
+    written.step(&[Writer::default(), bad]);
     let step = &steps(&written)[0];
     assert_eq!(
         (step.attributes.len(), &*step.attributes[0].name),
@@ -384,9 +385,35 @@ fn a_bad_attribute_alone_is_missing() {
     );
     let named = ["\"short\"", "\"strange\"", "\"two\""];
     for (problem, name) in step.problems.iter().zip(named) {
-        assert!(problem.contains(name), "{problem}");
+        let words = format!("writer 1: attribute {name}: ");
+        assert!(problem.starts_with(&words), "{problem}");
     }
     assert_eq!(step.problems.len(), named.len());
+}
+
+#[test]
+fn a_record_that_is_too_long_for_its_step_names_its_writer() {
+    let mut written = Directory::new(false, false);
+    written.map(&[0, 0]);
+    let one = || Writer {
+        attributes: vec![testing::Attribute::Numbers("a".into(), 4, true, vec![0; 8])],
+        ..writer(vec![value("x", Kind::LocalValue, 1)])
+    };
+    written.step(&[one(), one()]);
+    // The sizes of the records of variables come first, each by writer, then those of attributes.
+    for (size, words) in [
+        (1, "md.0: writer 1: its record of variables should have "),
+        (3, "md.0: writer 1: its record of attributes should have "),
+    ] {
+        let mut damaged = written.clone();
+        damaged.metadata[8 + 8 * size + 5] = 1;
+        let step = &steps(&damaged)[0];
+        assert!(
+            step.problems[0].starts_with(words) && step.problems.len() == 1,
+            "{:?}",
+            step.problems
+        );
+    }
 }
 
 /// Overlapping arrays would turn a few bytes into any number of blocks.
@@ -796,12 +823,15 @@ proptest! {
             for number in 0..read.steps() {
                 let presence = |place: &Place| match place.end() {
                     Some(own) if own <= end => Presence::There,
-                    _ => Presence::Lost(Some(end)),
+                    _ => Presence::Lost(Loss::Cut(end)),
                 };
                 let files = written.files();
                 if is_outline {
                     let step = read.outline_for(&summary, files, number, &mut section, &presence);
-                    summary.add(number as u64, &step.unwrap(), &presence);
+                    match step.unwrap() {
+                        Needed::Outline(step) => summary.add_complete(number as u64, &step),
+                        Needed::All(step) => summary.add(number as u64, &step, &presence),
+                    }
                 } else {
                     let step = read.step(files, number, &|_| true);
                     summary.add(number as u64, &step.unwrap(), &presence);

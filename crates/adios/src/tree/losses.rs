@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::Presence;
 use super::steps::Steps;
+use super::{Loss, Presence};
 use crate::model::{Block, File, Place, Step};
 
 /// The blocks whose bytes are lost, by the file that should have them.
@@ -12,10 +12,10 @@ use crate::model::{Block, File, Place, Step};
 pub struct Losses(BTreeMap<File, LostBlocks>);
 
 /// The blocks whose bytes a file should have, but has not.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct LostBlocks {
-    /// The length of the file; `None` if it is not there.
-    len: Option<u64>,
+    /// Why they are lost.
+    loss: Loss,
     /// The number of blocks.
     blocks: u64,
     /// The variables that they belong to.
@@ -32,9 +32,13 @@ impl Losses {
 
     /// Adds the lost blocks of a variable in a step.
     pub fn add(&mut self, step: u64, variable: &Arc<str>, absent: Absent) {
-        for (file, len) in absent.lost {
-            let lost = self.0.entry(file).or_default();
-            lost.len = len;
+        for (file, loss) in absent.lost {
+            let lost = self.0.entry(file).or_insert_with(|| LostBlocks {
+                loss,
+                blocks: 0,
+                variables: HashSet::new(),
+                steps: Steps::default(),
+            });
             lost.blocks += 1;
             lost.steps.push(step);
             if !lost.variables.contains(variable) {
@@ -52,8 +56,8 @@ impl Losses {
 /// The blocks of a variable in a step whose bytes are not there.
 #[derive(Default)]
 pub struct Absent {
-    /// For each lost block the file that should have it, and the length of that file; `None` if the file is not there.
-    pub lost: Vec<(File, Option<u64>)>,
+    /// For each lost block the file that should have it, and why it has not.
+    pub lost: Vec<(File, Loss)>,
     /// Some of the bytes may still come.
     pub is_awaited: bool,
 }
@@ -66,7 +70,7 @@ impl Absent {
             for block in run.blocks {
                 match presence(&block.place) {
                     Presence::There => {}
-                    Presence::Lost(len) => absent.lost.push((block.place.file, len)),
+                    Presence::Lost(loss) => absent.lost.push((block.place.file, loss)),
                     Presence::Awaited => absent.is_awaited = true,
                 }
             }
@@ -125,10 +129,6 @@ pub(super) fn named(steps: &Steps) -> Option<String> {
 impl LostBlocks {
     /// The file, what it lacks, and why.
     fn text(&self, file: File) -> String {
-        let state = match self.len {
-            Some(len) => format!("ends at byte {len}"),
-            None => "is not there".to_owned(),
-        };
         let count = |count: u64, of: &str| match count {
             1 => format!("1 {of}"),
             many => format!("{many} {of}s"),
@@ -136,6 +136,7 @@ impl LostBlocks {
         let blocks = count(self.blocks, "block");
         let variables = count(self.variables.len() as u64, "variable");
         let steps = named(&self.steps).unwrap_or_default();
-        format!("{file} {state}: {blocks} of {variables} in {steps} cannot be read")
+        let loss = &self.loss;
+        format!("{file} {loss}: {blocks} of {variables} in {steps} cannot be read")
     }
 }

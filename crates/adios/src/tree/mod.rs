@@ -29,6 +29,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::Arc;
 
 use build::Shown;
@@ -52,14 +53,32 @@ pub struct Tree {
 }
 
 /// Whether the stored bytes of a block are there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Presence {
     /// All of them are.
     There,
-    /// Some are not, and will not come. The length of their file in bytes; `None` if the file is not there.
-    Lost(Option<u64>),
+    /// Some are not, and will not come.
+    Lost(Loss),
     /// Some are not, but may come: a writer has the directory open.
     Awaited,
+}
+
+/// Why bytes of a file are lost. The text goes on after the name of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// The file has only this number of bytes.
+    Cut(u64),
+    /// The file is not there, or cannot be opened. The reason, such as `is not there`.
+    Unopened(Arc<str>),
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Cut(len) => write!(f, "ends at byte {len}"),
+            Loss::Unopened(reason) => f.write_str(reason),
+        }
+    }
 }
 
 /// A group or a dataset.
@@ -122,7 +141,9 @@ impl Summary {
             if let Some(which) = named(&seen.missing) {
                 let are = if seen.missing.len() == 1 { "is" } else { "are" };
                 self.problems.push(|| {
-                    format!("variable {name}: {which} {are} left out, because files end before its bytes")
+                    format!(
+                        "variable {name}: {which} {are} left out, because its bytes are not there"
+                    )
                 });
             }
         }

@@ -7,7 +7,7 @@ use super::Presence;
 use super::losses::{Absent, Losses};
 use super::paths;
 use super::steps::Steps;
-use crate::model::{Attribute, Kind, Place, Step, StructType, Type, Value, Variable};
+use crate::model::{Attribute, Block, Kind, Place, Step, StructType, Type, Value, Variable};
 
 /// Largest number of problem texts kept.
 const MOST_PROBLEMS: usize = 1000;
@@ -124,6 +124,15 @@ impl Summary {
 
     /// Adds a step after all others. `presence` tells whether stored bytes are there.
     pub fn add(&mut self, number: u64, step: &Step, presence: &dyn Fn(&Place) -> Presence) {
+        self.add_with(number, step, &|blocks| Absent::of(blocks, presence));
+    }
+
+    /// Adds a step after all others. All its stored bytes are there, as [`is_complete`] has told.
+    pub fn add_complete(&mut self, number: u64, step: &Step) {
+        self.add_with(number, step, &|_| Absent::default());
+    }
+
+    fn add_with(&mut self, number: u64, step: &Step, absent: &dyn Fn(&[Block]) -> Absent) {
         let known = self.variables.len();
         self.steps = self.steps.max(number.saturating_add(1));
         for problem in &step.problems {
@@ -131,24 +140,17 @@ impl Summary {
         }
         for variable in &step.variables {
             let place = self.place_of(variable, known);
-            self.add_variable(number, variable, place, presence);
+            self.add_variable(number, variable, place, absent(&variable.blocks));
         }
         for attribute in &step.attributes {
             self.add_attribute(number, attribute);
         }
     }
 
-    fn add_variable(
-        &mut self,
-        step: u64,
-        new: &Variable,
-        place: usize,
-        presence: &dyn Fn(&Place) -> Presence,
-    ) {
+    fn add_variable(&mut self, step: u64, new: &Variable, place: usize, absent: Absent) {
         let Some((name, seen)) = self.variables.get_mut(place) else {
             return;
         };
-        let absent = Absent::of(&new.blocks, presence);
         // Flattened steps are one array: what it lacks of a step cannot be left out.
         let is_left_out = absent.is_awaited
             || !self.is_flattened

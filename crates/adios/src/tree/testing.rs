@@ -1,6 +1,6 @@
 //! Steps made by hand, and trees as lines of text.
 
-use super::{Content, Presence, Summary, Tree};
+use super::{Content, Loss, Presence, Summary, Tree};
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
 
 /// A variable whose only block is all of it.
@@ -142,7 +142,7 @@ fn tree(steps: &[Step], is_flattened: bool) -> Tree {
     let mut summary = Summary::new(false, is_flattened);
     for (number, step) in (0..).zip(steps) {
         summary.add(number, step, &|place| match place.end() {
-            None => Presence::Lost(Some(100)),
+            None => Presence::Lost(Loss::Cut(100)),
             Some(end) if end > AWAITED => Presence::Awaited,
             Some(_) => Presence::There,
         });

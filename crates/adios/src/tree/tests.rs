@@ -1,5 +1,5 @@
 use super::testing::*;
-use super::{Presence, Summary, Tree, Values};
+use super::{Loss, Presence, Summary, Tree, Values};
 use crate::Bytes;
 use crate::model::{Attribute, Kind, Place, Step, Type, Value, Variable};
 
@@ -304,8 +304,8 @@ fn steps_with_missing_bytes_are_left_out() {
     assert_eq!(lines(&tree), ["/rho F64[1, 5]*", "/rho@adios2_steps=[0]"]);
     let expected = [
         "data.0 ends at byte 100: 3 blocks of 2 variables in 3 steps from 0 to 2 cannot be read",
-        "variable n: step 0 is left out, because files end before its bytes",
-        "variable rho: 2 steps from 1 to 2 are left out, because files end before its bytes",
+        "variable n: step 0 is left out, because its bytes are not there",
+        "variable rho: 2 steps from 1 to 2 are left out, because its bytes are not there",
     ];
     assert_eq!(tree.problems, expected);
 }
@@ -336,7 +336,7 @@ fn steps_with_some_of_their_bytes_are_shown() {
     assert_eq!(lines(&tree), expected);
     let expected = [
         "data.0 ends at byte 100: 2 blocks of 2 variables in step 0 cannot be read",
-        "variable y: step 1 is left out, because files end before its bytes",
+        "variable y: step 1 is left out, because its bytes are not there",
     ];
     assert_eq!(tree.problems, expected);
     assert!(tree.has_lost_blocks);
@@ -534,7 +534,7 @@ fn older(steps: &[Step], bytes: &[u8]) -> Tree {
     let mut values = Values::default();
     let presence = |place: &Place| match place.end() {
         Some(end) if end <= bytes.len() as u64 => Presence::There,
-        _ => Presence::Lost(Some(bytes.len() as u64)),
+        _ => Presence::Lost(Loss::Cut(bytes.len() as u64)),
     };
     for (number, step) in (0..).zip(steps) {
         let mut step = step.clone();

@@ -38,6 +38,7 @@ mod tests {
         let tables = |formats, data: &[(u32, u16)]| Parts {
             formats,
             data: data.to_vec(),
+            ..Parts::default()
         };
         let sound = tables(Some(2), &[(0, 3), (7, 4)]);
         assert_eq!(sound.check(5), Ok(()));

@@ -7,6 +7,7 @@
 //! * `parts` finds the bytes of blocks in the files of a directory.
 //! * `steps` reads the steps that a dataset needs.
 //! * `stored` is the form of datasets' sources in a snapshot.
+//! * `tar` finds the members of an archive.
 //! * `table` turns blocks into records, and finds the rank that wrote each of them.
 
 mod check;
@@ -16,9 +17,11 @@ mod parts;
 pub(crate) mod steps;
 mod stored;
 mod table;
+mod tar;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +59,8 @@ pub struct Parts {
     pub formats: Option<u16>,
     /// Number of each `data.N`, and of its source; ascending.
     pub data: Vec<(u32, u16)>,
+    /// Number of each `data.N` that the scan could not open, and the reason, which goes on after the name of the file.
+    pub unopened: BTreeMap<u32, String>,
 }
 
 /// A directory: its files, and the sources of its datasets' elements.

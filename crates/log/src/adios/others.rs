@@ -7,6 +7,7 @@ use h5logfs_adios::header::SIGNATURE;
 use h5logfs_common::error::Result;
 
 use super::names;
+use super::tar::{Member, Members};
 use crate::source_file::SourceFile;
 
 /// Why a file of ADIOS2 is no log, and what opens it. `None` for all other files.
@@ -51,86 +52,32 @@ fn is_campaign(file: &SourceFile) -> Result<bool> {
     Ok(magic == *SQLITE)
 }
 
-/// The bytes of a header of a TAR archive, and those that members are filled up to.
-const TAR_BLOCK: u64 = 512;
-/// The most members of a TAR archive that are looked at.
-const MOST_MEMBERS: usize = 100;
-
 /// The name of the first directory of ADIOS2 in a TAR archive, as far as the archive begins with it.
 fn index_in_tar(file: &SourceFile) -> Result<Option<String>> {
-    let mut at = 0;
-    for _ in 0..MOST_MEMBERS {
-        let mut block = [0; TAR_BLOCK as usize];
-        if file
-            .len()
-            .checked_sub(TAR_BLOCK)
-            .is_none_or(|last| at > last)
+    let mut members = Members::of(file);
+    while let Some(member) = members.next()? {
+        if let Some(directory) = directory_of_index(&member.name)
+            && has_signature(file, &member)?
         {
-            break;
+            return Ok(Some(directory.to_owned()));
         }
-        file.read_exact_at(&mut block, at)?;
-        let Some(member) = Member::of(&block) else {
-            break;
-        };
-        let data = at + TAR_BLOCK;
-        if member.directory_of_index().is_some() && has_signature(file, data)? {
-            return Ok(member.directory_of_index().map(str::to_owned));
-        }
-        let next = member.len.checked_next_multiple_of(TAR_BLOCK);
-        let Some(next) = next.and_then(|len| len.checked_add(data)) else {
-            break;
-        };
-        at = next;
     }
     Ok(None)
 }
 
-fn has_signature(file: &SourceFile, at: u64) -> Result<bool> {
+/// The directory whose index a member is, by its name.
+fn directory_of_index(name: &str) -> Option<&str> {
+    let (directory, name) = name.rsplit_once('/').unwrap_or((".", name));
+    (name == names::INDEX).then_some(directory)
+}
+
+fn has_signature(file: &SourceFile, member: &Member) -> Result<bool> {
     let mut found = [0; SIGNATURE.len()];
-    if file.len().saturating_sub(at) < found.len() as u64 {
+    if member.len < found.len() as u64 || !file.has(member.at, found.len() as u64) {
         return Ok(false);
     }
-    file.read_exact_at(&mut found, at)?;
+    file.read_exact_at(&mut found, member.at)?;
     Ok(found == *SIGNATURE)
-}
-
-/// A member of a TAR archive (POSIX.1, ustar).
-struct Member {
-    name: String,
-    /// Its bytes, which follow the header.
-    len: u64,
-}
-
-impl Member {
-    /// Reads a header. `None` if these bytes are none.
-    fn of(block: &[u8; TAR_BLOCK as usize]) -> Option<Self> {
-        let text = |from: usize, len: usize| {
-            let field = block.get(from..from + len)?;
-            let text = field.split(|byte| *byte == 0).next()?;
-            Some(String::from_utf8_lossy(text).into_owned())
-        };
-        if text(257, 5)? != "ustar" {
-            return None;
-        }
-        let (name, prefix) = (text(0, 100)?, text(345, 155)?);
-        // GNU's archives have times where POSIX has a prefix; the byte behind the magic tells them apart.
-        let name = match (block[262], prefix.is_empty()) {
-            (0, false) => format!("{prefix}/{name}"),
-            _ => name,
-        };
-        let len = match block[124] {
-            // A large number is big-endian, with the first bit set.
-            first if first & 0x80 != 0 => u64::from_be_bytes(*block[124..136].last_chunk()?),
-            _ => u64::from_str_radix(text(124, 12)?.trim(), 8).ok()?,
-        };
-        Some(Member { name, len })
-    }
-
-    /// The directory whose index this member is, by its name.
-    fn directory_of_index(&self) -> Option<&str> {
-        let (directory, name) = self.name.rsplit_once('/').unwrap_or((".", &self.name));
-        (name == names::INDEX).then_some(directory)
-    }
 }
 
 #[cfg(test)]
@@ -172,21 +119,33 @@ mod tests {
         assert_eq!(told("run.bp", &bytes[..55]), None);
     }
 
-    /// A header, and the bytes of a member.
-    fn member(name: &str, prefix: &str, bytes: &[u8]) -> Vec<u8> {
-        let mut block = vec![0; TAR_BLOCK as usize];
+    /// Bytes of a header, and those that members are filled up to.
+    const BLOCK: usize = 512;
+
+    /// A header, and the bytes of a member. `kind` is that of a header in front of a member, or 0.
+    fn entry(kind: u8, name: &str, prefix: &str, bytes: &[u8]) -> Vec<u8> {
+        let mut block = vec![0; BLOCK];
         block[..name.len()].copy_from_slice(name.as_bytes());
         block[124..136].copy_from_slice(format!("{:011o} ", bytes.len()).as_bytes());
+        block[156] = kind;
         block[257..262].copy_from_slice(b"ustar");
         block[345..345 + prefix.len()].copy_from_slice(prefix.as_bytes());
         block.extend(bytes);
-        block.resize(block.len().next_multiple_of(TAR_BLOCK as usize), 0);
+        block.resize(block.len().next_multiple_of(BLOCK), 0);
         block
+    }
+
+    fn member(name: &str, prefix: &str, bytes: &[u8]) -> Vec<u8> {
+        entry(0, name, prefix, bytes)
+    }
+
+    fn index() -> Vec<u8> {
+        [&SIGNATURE[..], &[0; 54]].concat()
     }
 
     #[test]
     fn an_archive_with_an_index_is_told_by_its_directory() {
-        let index = [&SIGNATURE[..], &[0; 54]].concat();
+        let index = index();
         let data = member("run.bp/data.0", "", &[7; 1000]);
         let found = |members: &[&[u8]]| told("all.tar", &members.concat());
         let said = found(&[&data, &member("run.bp/md.idx", "", &index)]).unwrap();
@@ -199,11 +158,66 @@ mod tests {
         assert_eq!(found(&[&data]), None);
         assert_eq!(found(&[&data, &member("run.bp/md.idx", "", b"text")]), None);
         assert_eq!(
-            found(&[&data, &member("run.bp/md.idx", "", &index)[..512]]),
+            found(&[&data, &member("run.bp/md.idx", "", &index)[..BLOCK]]),
             None
         );
         let mut endless = member("x", "", &[]);
         endless[124..136].copy_from_slice(&[0xff; 12]);
         assert_eq!(found(&[&endless, &data]), None);
+    }
+
+    #[test]
+    fn a_member_has_the_name_and_the_length_of_the_headers_before_it() {
+        let index = index();
+        let found = |members: &[&[u8]]| told("all.tar", &members.concat());
+        let directory = "deep/".repeat(60) + "run.bp";
+        let path = format!("{directory}/md.idx");
+        let cut = member(&path[..100], "", &index);
+        let record = |text: &str| {
+            // The length counts its own digits, two or three.
+            let len = text.len() + 2;
+            let len = len + (len + 2).to_string().len();
+            format!("{len} {text}\n").into_bytes()
+        };
+        let zero_ended = [path.as_bytes(), b"\0"].concat();
+        let gnu = entry(b'L', "././@LongLink", "", &zero_ended);
+        let link = entry(b'K', "././@LongLink", "", b"elsewhere\0");
+        let records = [
+            record("mtime=1700000000.25"),
+            record(&format!("path={path}")),
+        ];
+        let pax = entry(b'x', "PaxHeaders/md.idx", "", &records.concat());
+        let global = entry(b'g', "pax_global_header", "", &record("comment=none"));
+        for before in [
+            &[&gnu[..]][..],
+            &[&gnu, &link],
+            &[&link, &gnu],
+            &[&global, &pax],
+        ] {
+            let said = found(&[&before.concat(), &cut]).unwrap();
+            assert!(said.contains(&format!("{directory}:")), "{said}");
+        }
+        // A name holds for one member.
+        assert_eq!(found(&[&gnu, &member("other", "", b"text"), &cut]), None);
+        // A member of more than 8 GiB has its length in front, and a link has no bytes.
+        let mut large = member("data.0", "", &[7; 1000]);
+        large[124..136].fill(b'0');
+        let size = entry(b'x', "PaxHeaders/data.0", "", &record("size=1000"));
+        let size = [size, entry(b'L', "././@LongLink", "", b"data.0\0")].concat();
+        let mut hard = entry(b'1', "data.1", "", &[]);
+        hard[124..136].copy_from_slice(b"00000001750 ");
+        let said = found(&[&size, &large, &hard, &member("md.idx", "", &index)]);
+        assert!(said.is_some_and(|said| said.contains(" .:")));
+        for bad in [
+            &b"99999 path=md.idx\n"[..],
+            b"0 ",
+            b"-1 path=x\n",
+            b"7",
+            b"5 a",
+        ] {
+            let bad = entry(b'x', "PaxHeaders/x", "", bad);
+            let said = found(&[&bad, &member("md.idx", "", &index)]);
+            assert!(said.is_some(), "what cannot be read says nothing");
+        }
     }
 }

@@ -49,6 +49,15 @@ impl Parts {
         }
     }
 
+    /// Why the scan did not open this file.
+    fn why_unopened(&self, file: File) -> String {
+        let reason = match file {
+            File::Metadata => None,
+            File::Data(number) => self.unopened.get(&number),
+        };
+        format!("{file} {}", reason.map_or("is not there", String::as_str))
+    }
+
     /// The stored bytes of a block, and the reason if some of them are not there.
     pub(crate) fn stored(
         &self,
@@ -67,10 +76,7 @@ impl Parts {
             },
         };
         let reason = match source {
-            None => Some(match block.place.file {
-                File::Metadata => "its file is not there".to_owned(),
-                data @ File::Data(_) => format!("{data} is not there"),
-            }),
+            None => Some(self.why_unopened(block.place.file)),
             Some(source) => why_lost(sources.get(usize::from(source)), &block.place),
         };
         (stored, reason)
@@ -85,7 +91,7 @@ impl Parts {
     ) -> Result<(), Fault> {
         let source = self.source_of(place).map(usize::from);
         let source = source.and_then(|source| sources.get(source));
-        let source = source.ok_or_else(|| format!("{} is not there", place.file))?;
+        let source = source.ok_or_else(|| self.why_unopened(place.file))?;
         Ok(source.read_exact_at(buffer, place.offset)?)
     }
 

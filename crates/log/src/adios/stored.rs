@@ -90,6 +90,6 @@ mod tests {
         let shared: Vec<bool> = read.datasets.windows(2).map(is_shared).collect();
         assert_eq!(shared, [true, false, true, false]);
         // A single dataset refers to the steps of a previous one.
-        assert!(postcard::from_bytes::<Tables>(&[0, 0, 1, 0, 0, 0, 0, 0]).is_err());
+        assert!(postcard::from_bytes::<Tables>(&[0, 0, 0, 1, 0, 0, 0, 0, 0]).is_err());
     }
 }

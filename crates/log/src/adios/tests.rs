@@ -31,9 +31,10 @@ impl Opened {
                 parts: Parts {
                     formats: Some(2),
                     data: data.iter().copied().zip(3..).collect(),
+                    ..Parts::default()
                 },
                 datasets,
-                strip: 0,
+                ..Tables::default()
             },
         };
         assert_eq!(opened.tables.check(opened.sources.len()), Ok(()));

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 use crate::journal::sealed::KnownFlush;
 use crate::log_files::foreign;
+use crate::not_regular::{NotRegular, not_regular};
 use crate::ownership::Foreign;
 use crate::source_dir::{PathBytes, SourcePath, bytes_of_path};
 use h5logfs_common::buffers;
@@ -142,11 +143,17 @@ pub enum Response {
     Refused(i32),
     /// The file does not belong to the log.
     Foreign(Foreign),
+    /// It is no regular file.
+    NotRegular(NotRegular),
 }
 
 impl From<&io::Error> for Response {
     fn from(error: &io::Error) -> Self {
-        foreign(error).map_or_else(|| Response::Refused(errno(error)), Response::Foreign)
+        match (foreign(error), not_regular(error)) {
+            (Some(reason), _) => Response::Foreign(reason),
+            (None, Some(reason)) => Response::NotRegular(reason),
+            (None, None) => Response::Refused(errno(error)),
+        }
     }
 }
 

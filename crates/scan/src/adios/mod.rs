@@ -14,7 +14,7 @@ mod types;
 use super::no_flush;
 use files::DirectoryFiles;
 use h5logfs_adios::Place;
-use h5logfs_adios::directory::Directory;
+use h5logfs_adios::directory::{Directory, Needed};
 use h5logfs_adios::scorpio::is_scorpio;
 use h5logfs_adios::tree::{Dataset, Object, Summary, Tree, Values};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
@@ -87,6 +87,7 @@ fn scan_steps(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snapshot> 
     let choice = &request.settings.choice;
     let objects = chosen(&tree, choice).map_err(bad)?;
     let (sources, parts) = files.into_sources(is_active)?;
+    let lacks_files = !parts.unopened.is_empty();
     let log = Tables::Adios(adios::Tables {
         strip: strip(&directory, shown),
         ..tables(&objects, parts)
@@ -111,7 +112,8 @@ fn scan_steps(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snapshot> 
         flushes,
         asked: flushes,
         newest,
-        is_late: is_active && is_incomplete,
+        // A file that comes, or that can be opened later, changes none of those that are open.
+        is_late: is_active && is_incomplete || lacks_files,
         image: made.image,
         datasets: made.datasets,
         log,
@@ -152,15 +154,19 @@ fn tree_of(
         if number as u64 >= steps {
             break;
         }
-        let step =
+        let needed =
             directory.outline_for(&summary, files.metadata(), number, &mut section, &presence);
-        let mut step = step.map_err(bad)?;
-        if summary.has_attributes_as_variables(&step) {
-            let read = |place: &Place, buffer: &mut [u8]| files.read(place, buffer);
-            let added = values.add(&mut step, &presence, &read);
-            added.map_err(bad)?;
+        match needed.map_err(bad)? {
+            Needed::Outline(step) => summary.add_complete(number as u64, &step),
+            Needed::All(mut step) => {
+                if summary.has_attributes_as_variables(&step) {
+                    let read = |place: &Place, buffer: &mut [u8]| files.read(place, buffer);
+                    let added = values.add(&mut step, &presence, &read);
+                    added.map_err(bad)?;
+                }
+                summary.add(number as u64, &step, &presence);
+            }
         }
-        summary.add(number as u64, &step, &presence);
         files.check()?;
     }
     Ok(summary.finish())

@@ -348,6 +348,7 @@ impl DaemonOpener {
         match self.daemon.receive(LARGEST_RESPONSE, &mut unlimited())? {
             (Response::Refused(errno), _) => Err(io::Error::from_raw_os_error(errno)),
             (Response::Foreign(reason), _) => Err(reason.into_io()),
+            (Response::NotRegular(reason), _) => Err(reason.into_io()),
             response => Ok(response),
         }
     }

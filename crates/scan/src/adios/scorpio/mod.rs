@@ -42,6 +42,7 @@ pub(super) fn scan(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snaps
     files.check()?;
     let is_active = directory.is_active();
     let (sources, parts) = files.into_sources(is_active)?;
+    let lacks_files = !parts.unopened.is_empty();
     let made = model::of(&mut collected, directory.is_big_endian());
     let tables = scorpio::Tables {
         parts,
@@ -70,7 +71,7 @@ pub(super) fn scan(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snaps
         flushes,
         asked: flushes,
         newest: directory.steps() as u64,
-        is_late: is_active && is_incomplete,
+        is_late: is_active && is_incomplete || lacks_files,
         image: objects.image,
         datasets: objects.datasets,
         log,
