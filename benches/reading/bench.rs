@@ -289,13 +289,15 @@ impl Bench {
         Ok(prepared)
     }
 
-    /// A log that is a directory, which `write` makes. Nothing is compared, and there is no native form yet.
+    /// A log that is a directory of ADIOS2, which `write` makes. Nothing is compared, and there is no native form yet.
     pub fn adopt_directory(
         &self,
         name: &str,
         write: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Prepared> {
-        let prepared = self.dir(name, Vec::new())?;
+        let mut prepared = self.dir(name, Vec::new())?;
+        // ADIOS2 goes by the end of the name.
+        prepared.name = format!("{name}.bp");
         write(&prepared.log())?;
         Ok(prepared)
     }
