@@ -295,9 +295,7 @@ impl Bench {
         name: &str,
         write: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Prepared> {
-        let mut prepared = self.dir(name, Vec::new())?;
-        // ADIOS2 goes by the end of the name.
-        prepared.name = format!("{name}.bp");
+        let prepared = self.dir(name, Vec::new())?;
         write(&prepared.log())?;
         Ok(prepared)
     }
