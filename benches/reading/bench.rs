@@ -289,7 +289,7 @@ impl Bench {
         Ok(prepared)
     }
 
-    /// A log that is a directory, which `write` makes. Nothing is compared, and there is no native form yet.
+    /// A log that is a directory of ADIOS2, which `write` makes. Nothing is compared, and there is no native form yet.
     pub fn adopt_directory(
         &self,
         name: &str,
