@@ -1,8 +1,10 @@
 //! A look at the first step: see [`crate::first_step`].
 
+use std::collections::HashMap;
+
 use super::ffs::{Id, Slot};
-use super::fields::Fields;
-use super::formats::{Formats, Meaning};
+use super::fields::Presence;
+use super::formats::Formats;
 use super::index::{Records, StepRecord};
 use super::record;
 use crate::first_step::Front;
@@ -34,7 +36,8 @@ pub(crate) fn has_variable(files: Files<'_>, header: &Header, name: &str) -> Res
     if !has_text_that_ends_with(&formats, name) {
         return Ok(Some(false));
     }
-    let search = Search {
+    let mut search = Search {
+        presences: HashMap::new(),
         formats: Formats::read(&formats, header.is_big_endian)?,
         bytes: &formats,
         metadata: files.metadata,
@@ -65,6 +68,8 @@ fn has_text_that_ends_with(formats: &[u8], name: &str) -> bool {
 /// A search for a variable in the records of the writers.
 struct Search<'a> {
     formats: Formats,
+    /// By format; `None` for a format that is not understood.
+    presences: HashMap<Id, Option<Presence>>,
     /// `mmd.0`.
     bytes: &'a [u8],
     metadata: &'a dyn Bytes,
@@ -73,7 +78,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&self, step: &StepRecord, writers: u64) -> Result<bool> {
+    fn run(&mut self, step: &StepRecord, writers: u64) -> Result<bool> {
         let outside = "md.0: the sizes of the records lie outside";
         let sizes_at = step.metadata.checked_add(8).ok_or(outside)?;
         let sizes = self.read(sizes_at, 8 * writers.min(WRITERS))?;
@@ -95,30 +100,34 @@ impl Search<'_> {
     }
 
     /// Whether the record at this offset has the variable. A damaged record has none.
-    fn is_in_record(&self, at: u64) -> Result<bool> {
+    fn is_in_record(&mut self, at: u64) -> Result<bool> {
         self.has(at)
             .or_else(|fault| fault.into_damage().map(|_| false))
     }
 
-    fn has(&self, at: u64) -> Result<bool> {
+    fn has(&mut self, at: u64) -> Result<bool> {
         let id = self.read(at, size_of::<Id>() as u64)?;
-        let id = id.first_chunk().ok_or("is too short for an id")?;
-        let Meaning::Variables(fields) = self.formats.meaning(&self.bytes, id)? else {
-            return Err("a record of variables has another format".into());
+        let id = *id.first_chunk().ok_or("is too short for an id")?;
+        if !self.presences.contains_key(&id) {
+            let presence = self.formats.presence(&self.bytes, &id, self.name);
+            self.presences.insert(id, presence.ok());
+        }
+        let Some(Some(presence)) = self.presences.get(&id) else {
+            return Ok(false);
         };
         let base = at.checked_add(record::HEADER).ok_or("lies outside")?;
-        for number in fields.numbers_of(self.name) {
-            if self.is_set(base, fields, number as u64)? {
+        for number in &presence.numbers {
+            if self.is_set(base, presence, *number as u64)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Whether the bit of a field is set in the record with this base.
-    fn is_set(&self, base: u64, fields: &Fields, number: u64) -> Result<bool> {
+    /// Whether the bit of a variable is set in the record with this base.
+    fn is_set(&self, base: u64, presence: &Presence, number: u64) -> Result<bool> {
         let slot = |slot: Slot| self.number(base, u64::from(slot.offset), slot.size);
-        let (words, bits) = (slot(fields.bit_words)?, slot(fields.bits)?);
+        let (words, bits) = (slot(presence.bit_words)?, slot(presence.bits)?);
         let word = number / 64;
         if word >= words || bits == 0 {
             return Ok(false);
