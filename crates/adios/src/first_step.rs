@@ -59,9 +59,7 @@ mod tests {
             .map(|corpus| fs::read_dir(tests.join(corpus)).unwrap());
         let paths = entries.into_iter().flatten();
         let paths = paths.map(|entry| entry.unwrap().path());
-        paths
-            .filter(|path| path.join("md.idx").is_file())
-            .collect()
+        paths.filter(|path| path.join("md.idx").is_file()).collect()
     }
 
     #[test]
@@ -97,7 +95,11 @@ mod tests {
                 compared += 1;
             }
             for name in last.difference(&first).filter(|_| is_sound) {
-                assert_eq!(has_variable(files, name), Ok(Some(false)), "{path:?} {name}");
+                assert_eq!(
+                    has_variable(files, name),
+                    Ok(Some(false)),
+                    "{path:?} {name}"
+                );
                 absent += 1;
             }
         }
