@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use h5logfs_common::error::Error;
+use h5logfs_log::log_dir;
+use h5logfs_log::source_dir::resolved;
 
 /// A file, and the user's name for it.
 #[derive(Debug)]
@@ -15,10 +17,11 @@ impl Called {
     pub fn of(file: &Path) -> Self {
         // Drops a slash at the end.
         let called: PathBuf = file.components().collect();
-        let real = called.canonicalize();
-        let real = real.or_else(|_| std::path::absolute(&called));
+        // SCORPIO's link leads into a directory that lies beside it.
+        let is_scorpio = log_dir::linked(&called).is_some();
+        let real = called.canonicalize().ok().filter(|_| !is_scorpio);
         Called {
-            real: real.unwrap_or_else(|_| called.clone()),
+            real: real.unwrap_or_else(|| resolved(&called)),
             called,
         }
     }
@@ -53,7 +56,35 @@ fn joined(dir: &Path, below: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    /// The link that SCORPIO makes leads into the directory, and messages are about the files beside the link.
+    #[test]
+    fn files_of_scorpio_lie_beside_the_name_that_was_meant() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus-scorpio/basic_r1.nc.bp");
+        fs::create_dir(dir.path().join("X.nc.bp")).unwrap();
+        for file in fs::read_dir(own).unwrap().map(Result::unwrap) {
+            let copy = dir.path().join("X.nc.bp").join(file.file_name());
+            fs::copy(file.path(), copy).unwrap();
+        }
+        let named = dir.path().join("X.nc");
+        let real = dir.path().canonicalize().unwrap().join("X.nc.bp");
+        for link in [None, Some("X.nc.bp/md.0"), Some("a/X.nc.bp/md.0")] {
+            if let Some(text) = link {
+                let _none = fs::remove_file(&named);
+                symlink(text, &named).unwrap();
+            }
+            let called = Called::of(&named);
+            for part in ["", "data.0"] {
+                let expected = dir.path().join("X.nc.bp").join(part);
+                assert_eq!(called.path(&real.join(part)), expected, "{link:?}");
+            }
+        }
+    }
 
     #[test]
     fn files_have_the_names_that_users_give_them() {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -228,16 +229,26 @@ impl Listed {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
             let name = entry.file_name();
-            let is_log_dir = kind.is_dir() && log_dir::is_in(&held, &name);
-            let (name, path) = (below.join(&name), path.join(&name));
-            if kind.is_file() || is_log_dir {
-                // A file of the working directory has just its name.
+            let log = kind
+                .is_dir()
+                .then(|| log_dir::open_in(&held, &name))
+                .flatten();
+            // A file of the working directory has just its name.
+            let called = |name: &OsStr| {
+                let path = path.join(name);
+                path.strip_prefix(".").unwrap_or(&path).to_owned()
+            };
+            if let Some(log) = log {
+                let shown = log_dir::listed_in(&held, &name, &log).name_for(&name);
+                let path = called(shown.as_deref().unwrap_or(&name));
+                let name = below.join(&name).join(log_dir::FILE);
+                files.push(File { name, path });
+                continue;
+            }
+            let path = path.join(&name);
+            let name = below.join(&name);
+            if kind.is_file() {
                 let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
-                let name = if is_log_dir {
-                    name.join(log_dir::FILE)
-                } else {
-                    name
-                };
                 files.push(File { name, path });
             } else if kind.is_dir() && recursive && !self.is_part(&name) {
                 self.files_below(&path, &name, recursive, files)?;

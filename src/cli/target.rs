@@ -210,13 +210,20 @@ impl NewFile {
         }
         let existing = self.dir.stat(&self.name).ok();
         let kind = existing.map(|existing| FileType::from_raw_mode(existing.st_mode));
+        // A rename replaces the link, and not the metadata to which it leads.
+        let is_scorpio = || log_dir::is_link_in(&self.held, self.name.as_os_str());
+        let is_link = kind == Some(FileType::Symlink);
         ensure!(
-            kind != Some(FileType::Symlink),
+            !is_link || is_scorpio(),
             "{name}: is a symbolic link: give the path of the file itself, or remove the link"
         );
         check_target(&self.dir, &self.name, &self.originals)?;
         ensure!(
-            kind.is_none_or(|kind| kind == FileType::RegularFile),
+            self.replaces || !is_link,
+            "{name}: is the link of SCORPIO to its directory (--force replaces the link, and leaves the directory as it is)"
+        );
+        ensure!(
+            is_link || kind.is_none_or(|kind| kind == FileType::RegularFile),
             "{name}: is not a regular file: for a pipe or a device, write to - and direct standard output there"
         );
         ensure!(

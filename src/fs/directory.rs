@@ -67,6 +67,15 @@ impl Listed {
         }
     }
 
+    /// A file in place of this name.
+    pub fn as_file(&self, name: OsString) -> Self {
+        Listed {
+            name,
+            kind: FileType::RegularFile,
+            ..*self
+        }
+    }
+
     /// An added file with this name, placed before the name at `position`.
     pub fn in_front(&self, name: OsString, position: u64) -> Self {
         Listed {

@@ -18,7 +18,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::messages;
 use h5logfs_common::parallel;
 use h5logfs_common::task::{StopFlag, Task};
-use h5logfs_log::log_dir;
+use h5logfs_log::log_dir::Naming;
 
 use super::access::{Caller, is_administrator};
 use super::attributes::Attributes;
@@ -255,11 +255,16 @@ impl Service {
             return;
         }
         let _mark = ScanAhead(&self.scanning_ahead, parent);
-        for (number, handle) in self.handles.directories_of(parent) {
-            let piece = self.pieces.with(number, name);
-            let after = piece.as_ref().and_then(|piece| piece.after_name(name));
-            if let (Handle::Directory(directory), Some(after)) = (&*handle, after) {
-                return self.scan_listed(directory, after);
+        // A directory may be listed under another name than its own.
+        let meant = Naming::Meant.directory(Path::new(name));
+        let names = meant.as_ref().map(|path| path.as_os_str());
+        for name in [name].into_iter().chain(names) {
+            for (number, handle) in self.handles.directories_of(parent) {
+                let piece = self.pieces.with(number, name);
+                let after = piece.as_ref().and_then(|piece| piece.after_name(name));
+                if let (Handle::Directory(directory), Some(after)) = (&*handle, after) {
+                    return self.scan_listed(directory, after);
+                }
             }
         }
     }
@@ -552,6 +557,9 @@ impl Service {
                     Lookup::NeedsScan => return Ok(so_far(has_any)),
                 };
                 for listed in shown_as(listed, shown, position, without_front) {
+                    if virtual_files::is_hidden(directory.inode, &listed.name) {
+                        continue;
+                    }
                     match add(&listed)? {
                         Lookup::Known(Added::Yes) => has_any = true,
                         Lookup::Known(Added::No) => {}
@@ -628,12 +636,20 @@ fn shown_as<'a>(
     position: u64,
     without_front: bool,
 ) -> impl Iterator<Item = Cow<'a, Listed>> {
-    let front = (shown == Shown::WithFile && !without_front)
-        .then(|| listed.in_front(log_dir::with_ending(&listed.name), position));
-    let itself = match shown {
-        Shown::No => None,
-        Shown::As(kind) if kind != listed.kind => Some(Cow::Owned(listed.of_kind(kind))),
-        Shown::As(_) | Shown::WithFile => Some(Cow::Borrowed(listed)),
+    let named = |naming: Naming| naming.name_for(&listed.name);
+    let (front, itself) = match shown {
+        Shown::No => (None, None),
+        Shown::As(kind) if kind != listed.kind => (None, Some(Cow::Owned(listed.of_kind(kind)))),
+        Shown::As(_) => (None, Some(Cow::Borrowed(listed))),
+        Shown::By(naming) => {
+            let file = named(naming).map(|name| listed.as_file(name));
+            (None, file.map(Cow::Owned))
+        }
+        Shown::With(naming) => {
+            let name = named(naming).filter(|_| !without_front);
+            let front = name.map(|name| listed.in_front(name, position));
+            (front, Some(Cow::Borrowed(listed)))
+        }
     };
     front.map(Cow::Owned).into_iter().chain(itself)
 }
@@ -847,24 +863,30 @@ mod tests {
             next: 9,
             ..listed("run.bp")
         };
-        let names = |start: Start| {
+        let names = |shown: Shown, start: Start| {
             let Start {
                 position,
                 without_front,
             } = start;
-            let shown = shown_as(&directory, Shown::WithFile, position, without_front);
+            let shown = shown_as(&directory, shown, position, without_front);
             let names = shown.map(|listed| (listed.name.clone(), listed.kind, listed.next));
             names.collect::<Vec<_>>()
         };
-        let all = names(Start::from(4));
-        let [(file, FileType::RegularFile, between), last] = &all[..] else {
-            panic!("{all:?}");
-        };
-        assert_eq!(file, "run.bp.h5");
-        assert_eq!(*last, ("run.bp".into(), FileType::Directory, 9));
-        let rest = Start::from(*between);
-        assert_eq!(rest.position, 4);
-        assert_eq!(names(rest), std::slice::from_ref(last));
+        for (naming, name) in [(Naming::Ending, "run.bp.h5"), (Naming::Meant, "run")] {
+            let all = names(Shown::With(naming), Start::from(4));
+            let [(file, FileType::RegularFile, between), last] = &all[..] else {
+                panic!("{all:?}");
+            };
+            assert_eq!(file, name);
+            assert_eq!(*last, ("run.bp".into(), FileType::Directory, 9));
+            let rest = Start::from(*between);
+            assert_eq!(rest.position, 4);
+            assert_eq!(names(Shown::With(naming), rest), std::slice::from_ref(last));
+        }
+        for (naming, name) in [(Naming::Directory, "run.bp"), (Naming::Meant, "run")] {
+            let alone = (name.into(), FileType::RegularFile, 9);
+            assert_eq!(names(Shown::By(naming), Start::from(4)), [alone]);
+        }
     }
 
     #[test]

@@ -203,7 +203,7 @@ impl MountPoint {
 /// Fails if the source is missing. The command may be mistyped, so this is more helpful than an error about the mount point.
 /// The path of a dead mount has other errors, which `checked_mount_point` explains.
 fn expect_source(source: &Path) -> Result<()> {
-    match source.metadata() {
+    match log_dir::file_of(source).metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Error::io(source, e)),
         _ => Ok(()),
     }
@@ -212,7 +212,9 @@ fn expect_source(source: &Path) -> Result<()> {
 /// The real path of the source, and the source as the mount shows it. `mount_point`: the mount point, if it is known.
 fn open_source(options: &Options, mount_point: Option<&Path>) -> Result<(PathBuf, SourceTree)> {
     let source = &options.source;
-    let real = source.canonicalize().map_err(|e| Error::io(source, e))?;
+    let named = log_dir::named_by(source);
+    let real = named.as_deref().unwrap_or(source).canonicalize();
+    let real = real.map_err(|e| Error::io(source, e))?;
     let metadata = fs::metadata(&real).map_err(|e| Error::io(source, e))?;
     let (dir, filter) = if is_log_file(&real, &metadata) {
         let (dir, name) = SourceDir::of_file(&real)?;

@@ -73,10 +73,12 @@ impl Entry {
 /// The presentation of logs that are directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DirectoryLogs {
-    /// Files of their names. A name with [`log_dir::ENDING`] leads to the same file, and is not listed.
+    /// Files of their names, those of SCORPIO under the name that the program meant. Their other names lead to the same file,
+    /// and are not listed.
     #[default]
     Files,
-    /// Directories, with additional files named with [`log_dir::ENDING`].
+    /// Directories, with additional files: those of SCORPIO under the name that the program meant, others with
+    /// [`log_dir::ENDING`].
     Directories,
 }
 
@@ -85,8 +87,10 @@ pub enum DirectoryLogs {
 pub enum Shown {
     No,
     As(FileType),
-    /// A directory, and a file of its name with [`log_dir::ENDING`].
-    WithFile,
+    /// A file, under the name that leads in this way to the log in the directory.
+    By(Naming),
+    /// A directory, and the file of [`Shown::By`].
+    With(Naming),
 }
 
 /// A regular file, open for reading.
@@ -121,6 +125,11 @@ impl PathFilter {
 fn leads_nowhere(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+/// Whether a file or a log of SCORPIO has this name in a directory.
+fn is_taken(directory: &Directory, name: &OsStr) -> bool {
+    stat_in(&directory.fd, name).is_ok() || Naming::Meant.open_in(&directory.fd, name).is_some()
 }
 
 /// Whether a path may continue below a file of this kind.
@@ -235,11 +244,20 @@ impl SourceTree {
             Ok(stat) => stat,
             Err(error) => {
                 self.forget(at);
-                let log = self.entry_of_directory(&held, Naming::Ending, wait)?;
-                return log.ok_or(error);
+                for naming in [Naming::Meant, Naming::Ending] {
+                    if let Some(log) = self.entry_of_directory(&held, naming, wait)? {
+                        return Ok(log);
+                    }
+                }
+                return Err(error);
             }
         };
         let kind = Attributes::from(&stat).kind;
+        if kind == FileType::Symlink
+            && let Some(log) = self.entry_of_directory(&held, Naming::Meant, wait)?
+        {
+            return Ok(log);
+        }
         if matches!(kind, FileType::Directory | FileType::RegularFile) {
             match self.is_hidden(&held, wait) {
                 Lookup::Known(false) => {}
@@ -273,9 +291,10 @@ impl SourceTree {
         let Some(path) = naming.directory(held.path) else {
             return Ok(None);
         };
-        let name = path.file_name().filter(|_| self.check_shown(&path).is_ok());
-        let directory = name.and_then(|name| log_dir::open_in(held.directory, name));
-        let Some(directory) = directory else {
+        if self.check_shown(&path).is_err() {
+            return Ok(None);
+        }
+        let Some(directory) = naming.open_in(held.directory, held.name()) else {
             return Ok(None);
         };
         let file = Held {
@@ -569,6 +588,10 @@ impl SourceTree {
                     kind => Shown::As(kind),
                 })
             }
+            // The directory is listed under the name of the link.
+            FileType::Symlink if log_dir::is_link_in(&directory.fd, &listed.name) => {
+                Lookup::Known(Shown::No)
+            }
             _ => Lookup::Known(Shown::As(kind)),
         }
     }
@@ -576,14 +599,18 @@ impl SourceTree {
     /// Like [`shows`](Self::shows), for the name of a directory. Costs one more system call for each directory that is no log.
     fn shows_directory(&self, directory: &Directory, name: &OsStr) -> Shown {
         let itself = Shown::As(FileType::Directory);
-        if !log_dir::is_in(&directory.fd, name) {
+        let Some(log) = log_dir::open_in(&directory.fd, name) else {
             return itself;
-        }
-        let is_taken = || stat_in(&directory.fd, &log_dir::with_ending(name)).is_ok();
+        };
+        let naming = log_dir::listed_in(&directory.fd, name, &log);
         match self.directory_logs {
-            DirectoryLogs::Files => Shown::As(FileType::RegularFile),
-            DirectoryLogs::Directories if directory.flush.is_some() || is_taken() => itself,
-            DirectoryLogs::Directories => Shown::WithFile,
+            DirectoryLogs::Files => Shown::By(naming),
+            DirectoryLogs::Directories if directory.flush.is_some() => itself,
+            DirectoryLogs::Directories if naming == Naming::Meant => Shown::With(naming),
+            DirectoryLogs::Directories if is_taken(directory, &log_dir::with_ending(name)) => {
+                itself
+            }
+            DirectoryLogs::Directories => Shown::With(Naming::Ending),
         }
     }
 

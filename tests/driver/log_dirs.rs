@@ -2,6 +2,7 @@
 //! the connector.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::common::people::{copy, corpus};
@@ -101,4 +102,74 @@ fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = entries.map(read).collect();
     files.sort();
     files
+}
+
+/// The content by each name of SCORPIO's directories, and the outcome of each way to change them.
+const TRY_SCORPIO: &str = "
+import os, sys
+import h5py
+sys.path.insert(0, sys.argv[1])
+import libhdf5
+os.chdir(sys.argv[2])
+def told(act):
+    try:
+        return act()
+    except OSError as e:
+        return ' '.join(str(e).split())
+def read(name):
+    with h5py.File(name, 'r') as f:
+        return sorted(f)
+def write(name, mode):
+    with h5py.File(name, mode) as f:
+        f['new'] = 1
+    return 'written'
+for name in ('link.nc', 'moved.nc', 'none.nc'):
+    for ending in ('', '.bp', '.bp/', '.bp/md.idx', '.bp.h5'):
+        print('read', name + ending, told(lambda: read(name + ending)))
+for mode in ('r+', 'a', 'x', 'w'):
+    print('change', 'link.nc', mode, told(lambda: write('link.nc', mode)))
+print('free', told(lambda: write('none.nc', 'w')), told(lambda: read('none.nc')))
+";
+
+#[test]
+fn a_directory_of_scorpio_is_read_by_the_name_that_was_meant_and_never_changed() {
+    let tools = project().join("tests/tools");
+    with_a_plug_in(|python| {
+        // The connector makes no logs, or one of each new file.
+        for python in [
+            python.with_variables(vec![("H5LOGFS_MATCH", "".into())]),
+            python.with_variables(Vec::new()),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            for name in ["link.nc.bp", "moved.nc.bp", "none.nc.bp"] {
+                copy(&corpus("corpus-scorpio/basic_r1.nc.bp"), &at(name));
+            }
+            symlink("link.nc.bp/md.0", at("link.nc")).unwrap();
+            symlink("run/moved.nc.bp/md.0", at("moved.nc")).unwrap();
+            let directories = ["link.nc.bp", "moved.nc.bp", "none.nc.bp"].map(at);
+            let before = directories.each_ref().map(|path| contents(path));
+            check_scorpio(&python.run(TRY_SCORPIO, &[&tools, dir.path()]));
+            assert!(directories.each_ref().map(|path| contents(path)) == before);
+            assert!(at("link.nc").is_symlink());
+        }
+    });
+}
+
+fn check_scorpio(told: &str) {
+    let of = |kind: &str| {
+        let lines = told.lines().filter_map(|line| line.strip_prefix(kind));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let read = of("read ");
+    let content = read[0].strip_prefix("link.nc ").unwrap();
+    assert!(content.starts_with("['") && read.len() == 15, "{told}");
+    assert!(read.iter().all(|line| line.ends_with(content)), "{told}");
+    let changes = of("change ");
+    assert_eq!(changes.len(), 4);
+    for line in changes {
+        let words = ["this is a log", "is a directory of ADIOS2", "File exists"];
+        assert!(words.iter().any(|words| line.contains(words)), "{told}");
+    }
+    assert_eq!(of("free "), ["written ['new']"], "{told}");
 }

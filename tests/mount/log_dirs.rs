@@ -31,14 +31,14 @@ fn make(directory: &Path) {
 
 /// The bytes of a view.
 #[track_caller]
-fn view(path: &Path) -> Vec<u8> {
+pub fn view(path: &Path) -> Vec<u8> {
     let bytes = fs::read(path).unwrap();
     assert!(bytes.windows(8).take(4096).any(|b| b == SIGNATURE));
     bytes
 }
 
 /// All paths below a directory, with a letter for the kind of each.
-fn tree(root: &Path) -> Vec<String> {
+pub fn tree(root: &Path) -> Vec<String> {
     let mut find = Command::new("find");
     let output = find
         .arg(root)
@@ -51,7 +51,7 @@ fn tree(root: &Path) -> Vec<String> {
     paths
 }
 
-fn output(program: &str, arguments: &[&OsStr]) -> Output {
+pub fn output(program: &str, arguments: &[&OsStr]) -> Output {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{program}: {}", said(&output));
     output
@@ -389,7 +389,7 @@ fn rsync_copies_a_log_directory_as_the_file_that_is_shown() {
 
 /// The output of a command that must fail.
 #[track_caller]
-fn refused(arguments: &[&str]) -> String {
+pub fn refused(arguments: &[&str]) -> String {
     let output = Command::new(PROGRAM).args(arguments).output().unwrap();
     assert!(!output.status.success(), "{arguments:?}");
     said(&output)
@@ -471,7 +471,7 @@ fn nothing_changes_a_log_directory() {
     assert!(contents(&source.path().join("run.bp")) == before);
 }
 
-fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+pub fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(directory).unwrap();
     let read = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
     let mut files: Vec<_> = entries.map(|entry| read(entry.unwrap().path())).collect();

@@ -28,6 +28,7 @@ mod passthrough;
 mod permissions;
 mod recover;
 mod report;
+mod scorpio_names;
 mod shown;
 mod stats;
 mod striped;

@@ -4,6 +4,7 @@ mod attributes;
 mod blocks;
 mod ffs;
 mod fields;
+pub(crate) mod first_step;
 mod formats;
 mod index;
 mod record;

@@ -5,6 +5,7 @@
 //! * `header`: the first bytes of `md.idx`, which tell the version.
 //! * `bp4`, `bp5`: the metadata of one step, as a [`Step`]. `directory` chooses between them.
 //! * `asked`: the parts of a step to read.
+//! * `first_step`: a cheap look at the first step, to know whose directory it is.
 //! * `operator`: decodes blocks that were written with an operator.
 //! * `scorpio`: the netCDF file that SCORPIO wrote as a directory.
 //! * `tree`: the groups, datasets and attributes of all steps.
@@ -19,6 +20,7 @@ pub mod bp4;
 pub mod bp5;
 pub mod directory;
 mod fields;
+pub mod first_step;
 pub mod header;
 pub mod model;
 mod numbers;

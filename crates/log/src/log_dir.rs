@@ -3,6 +3,8 @@
 //! The log file is the index in the directory. It stands for the whole log: for its owner, for changes, and for the
 //! files that belong to it. Only the name of the log is the directory's.
 
+mod scorpio;
+
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat};
 use rustix::io::Errno;
 
 use crate::adios::names;
@@ -21,6 +23,9 @@ use crate::source_dir::SourceDir;
 use crate::walk;
 use h5logfs_adios::header::Header;
 use h5logfs_common::error::{Error, Result};
+
+use scorpio::AtName;
+pub use scorpio::linked;
 
 /// Name of the log file in the directory.
 pub const FILE: &str = "md.idx";
@@ -38,6 +43,8 @@ pub enum Naming {
     Directory,
     /// The name is the directory's, with [`ENDING`].
     Ending,
+    /// The name is that of the file that the program meant, which SCORPIO made a directory: that without `.bp`.
+    Meant,
 }
 
 impl Naming {
@@ -51,7 +58,41 @@ impl Naming {
                 let name = name.strip_suffix(ENDING.as_bytes())?;
                 (!name.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(name)))
             }
+            Naming::Meant => {
+                let name = with(path.file_name()?, scorpio::ADDED);
+                Some(path.with_file_name(name))
+            }
         }
+    }
+
+    /// The name that leads in this way to the log in a directory of the name `directory`; `None` if there is none.
+    pub fn name_for(self, directory: &OsStr) -> Option<OsString> {
+        match self {
+            Naming::File => None,
+            Naming::Directory => Some(directory.to_owned()),
+            Naming::Ending => Some(with(directory, ENDING)),
+            Naming::Meant => {
+                let name = directory
+                    .as_bytes()
+                    .strip_suffix(scorpio::ADDED.as_bytes())?;
+                (!name.is_empty()).then(|| OsStr::from_bytes(name).to_owned())
+            }
+        }
+    }
+
+    /// Opens the directory of the log to which `name` in an open directory leads in this way, as [`open_in`] does. The
+    /// caller knows whether a name with [`ENDING`] is free.
+    pub fn open_in(self, directory: impl AsFd, name: &OsStr) -> Option<OwnedFd> {
+        let log = self.directory(Path::new(name))?;
+        let log = log.file_name()?;
+        if self != Naming::Meant {
+            return open_in(directory, log);
+        }
+        let at_name = AtName::in_directory(&directory, name, log);
+        if at_name == AtName::Taken {
+            return None;
+        }
+        open_in(directory, log).filter(|opened| at_name.stands_for(opened))
     }
 
     /// The file to which a path refers in this way.
@@ -74,6 +115,23 @@ pub fn is_in(directory: impl AsFd, name: &OsStr) -> bool {
     open_in(directory, name).is_some()
 }
 
+/// The way in which a listing names the log in the directory `name` of an open directory. `log` is that directory, open.
+pub fn listed_in(directory: impl AsFd, name: &OsStr, log: impl AsFd) -> Naming {
+    let meant = Naming::Meant.name_for(name);
+    let is_meant = |meant: OsString| AtName::in_directory(directory, &meant, name).stands_for(log);
+    if meant.is_some_and(is_meant) {
+        Naming::Meant
+    } else {
+        Naming::Directory
+    }
+}
+
+/// Whether `name` in an open directory is a symbolic link that stands for the log of SCORPIO beside it.
+pub fn is_link_in(directory: impl AsFd, name: &OsStr) -> bool {
+    let is_link = readlinkat(&directory, name, Vec::new()).is_ok();
+    is_link && Naming::Meant.open_in(directory, name).is_some()
+}
+
 /// Whether `name` in an open directory is the index that makes this directory a log.
 pub fn is_file_in(directory: impl AsFd, name: &OsStr) -> bool {
     name == FILE && has_index(directory)
@@ -81,8 +139,12 @@ pub fn is_file_in(directory: impl AsFd, name: &OsStr) -> bool {
 
 /// Whether the directory at `path` is a log; symbolic links are followed.
 fn is_log(path: &Path) -> bool {
-    let opened = rustix::fs::open(path, SEARCH | OFlags::CLOEXEC, Mode::empty());
-    opened.is_ok_and(has_index)
+    open_path(path).is_some_and(has_index)
+}
+
+/// Opens the directory at `path` as a path only; symbolic links are followed.
+fn open_path(path: &Path) -> Option<OwnedFd> {
+    rustix::fs::open(path, SEARCH | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 fn open(directory: impl AsFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
@@ -118,17 +180,28 @@ fn has_header(index: &File) -> bool {
     index.read_exact_at(&mut header, 0).is_ok() && Header::is_one(&header)
 }
 
-/// The directory of the log that `path` names, either directly or with [`ENDING`]; symbolic links are followed. `None`
-/// for any other path.
+/// The directory of the log that `path` names in one of the ways of [`Naming`], except as a file; symbolic links are
+/// followed. `None` for any other path.
 pub fn named_by(path: &Path) -> Option<PathBuf> {
-    let is_log = |directory: &PathBuf| is_log(directory);
-    let itself = Naming::Directory.directory(path).filter(is_log);
-    itself.or_else(|| {
-        let directory = Naming::Ending.directory(path).filter(is_log)?;
-        let is_missing = path
-            .symlink_metadata()
-            .is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
-        is_missing.then_some(directory)
+    naming_of(path).map(|(_, directory)| directory)
+}
+
+/// The way in which `path` names a log that is a directory, and the directory.
+pub fn naming_of(path: &Path) -> Option<(Naming, PathBuf)> {
+    let is_missing = || {
+        path.symlink_metadata()
+            .is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+    };
+    let ways = [Naming::Directory, Naming::Meant, Naming::Ending];
+    ways.into_iter().find_map(|naming| {
+        let directory = naming.directory(path)?;
+        let leads_there = match naming {
+            Naming::File => false,
+            Naming::Directory => is_log(&directory),
+            Naming::Ending => is_log(&directory) && is_missing(),
+            Naming::Meant => scorpio::is_meant(path, &directory),
+        };
+        leads_there.then_some((naming, directory))
     })
 }
 
@@ -151,15 +224,22 @@ pub fn walk_to(path: &Path) -> Result<(SourceDir, PathBuf)> {
     })
 }
 
-/// Fails where `path` is a directory that has files of a log, but no valid index. The error gives the reason.
+/// Fails where `path` is a directory that has files of a log, but no valid index, or SCORPIO's link to such a
+/// directory. The error gives the reason.
 pub fn check_complete(path: &Path) -> Result<()> {
-    why_none(path).map_or(Ok(()), |reason| Err(Error::of(path, reason)))
+    let linked = scorpio::linked(path);
+    let directories = linked.as_deref().into_iter().chain([path]);
+    for directory in directories {
+        if let Some(reason) = why_none(directory) {
+            return Err(Error::of(directory, reason));
+        }
+    }
+    Ok(())
 }
 
 /// The reason why a directory is no log, though it has files of one.
 fn why_none(path: &Path) -> Option<String> {
-    let flags = SEARCH | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let directory = open_path(path)?;
     let has = |name: &str| open(&directory, Path::new(name), OFlags::PATH).is_some();
     if has_index(&directory)
         || ![names::METADATA, names::FORMATS, "data.0"]
@@ -225,32 +305,56 @@ pub fn name_of(file: &Path) -> &Path {
 
 /// The name of the log `name` for programs that choose files by their suffix.
 pub fn with_ending(name: &OsStr) -> OsString {
+    with(name, ENDING)
+}
+
+fn with(name: &OsStr, ending: &str) -> OsString {
     let mut name = name.to_owned();
-    name.push(ENDING);
+    name.push(ending);
     name
 }
 
 /// Fails where `path` is a log that is a directory, or lies in one. Only ADIOS2 changes such logs.
 pub fn check_change(path: &Path) -> Result<()> {
-    check_change_for(
-        path,
-        "`h5logfs compact` and `h5logfs export` make HDF5 files of it",
-    )
+    check_change_for(path, INSTEAD)
 }
+
+/// The usual advice to users who try to change such a log.
+const INSTEAD: &str = "`h5logfs compact` and `h5logfs export` make HDF5 files of it";
 
 /// [`check_change`] with advice: `instead` tells the user what to do instead.
 pub fn check_change_for(path: &Path, instead: &str) -> Result<()> {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let directories = [path, parent.unwrap_or(Path::new("."))];
-    match directories.into_iter().find(|dir| is_log(dir)) {
+    check_unchanged(&[path, parent(path)], instead)?;
+    // A change acts on the file to which a link leads.
+    match path.read_link().and_then(|_| path.canonicalize()) {
+        Ok(real) => check_unchanged(&[parent(&real)], instead),
+        Err(_) => Ok(()),
+    }
+}
+
+/// [`check_change`] for a new file that takes the name `path`: where that is a link, it replaces the link.
+pub fn check_new(path: &Path) -> Result<()> {
+    if path.is_symlink() {
+        check_unchanged(&[parent(path)], INSTEAD)
+    } else {
+        check_change(path)
+    }
+}
+
+fn check_unchanged(directories: &[&Path], instead: &str) -> Result<()> {
+    match directories.iter().find(|dir| is_log(dir)) {
         Some(directory) => Err(Error::of(
-            directory,
+            *directory,
             format!("is a directory of ADIOS2, which h5logfs never changes: {instead}"),
         )),
         None => Ok(()),
     }
+}
+
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::held::longest_beside;
 use h5logfs_log::journal::parent;
 use h5logfs_log::journal::{self, Beside, HeldFile, JobState, Recorded, Unflushed};
+use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::{base_of, spill_dir, subfile_dir, subfile_number};
 use h5logfs_log::own_parts::OwnDir;
@@ -259,6 +260,7 @@ impl Existing {
         first.map_or(Ok(()), |part| check_others(&part.path))?;
         parts.iter().try_for_each(|part| check_owner(&part.path))?;
         if self.file.is_some() {
+            log_dir::check_change_for(&self.path, "choose another name")?;
             check_writable(&self.path)?;
         }
         self.check_alone(&self.spills)?;

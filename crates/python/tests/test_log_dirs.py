@@ -51,6 +51,60 @@ def test_h5py_opens_each_name(place: Path) -> None:
             h5logfs.File(named(place, name), "r+")
 
 
+@pytest.fixture
+def of_scorpio(tmp_path: Path) -> Path:
+    """A directory with logs of SCORPIO: `link.nc` leads into its directory, `moved.nc` nowhere, and `none.nc` is not there."""
+    for name in ("link.nc", "moved.nc", "none.nc"):
+        shutil.copytree(ROOT / "tests" / "corpus-scorpio" / "basic_r1.nc.bp", tmp_path / f"{name}.bp")
+    (tmp_path / "link.nc").symlink_to("link.nc.bp/md.0")
+    (tmp_path / "moved.nc").symlink_to("run/moved.nc.bp/md.0")
+    return tmp_path
+
+
+@pytest.mark.parametrize("meant", ["link.nc", "moved.nc", "none.nc"])
+def test_scorpio_names_the_file_that_was_meant(of_scorpio: Path, meant: str) -> None:
+    content = h5logfs.open(of_scorpio / f"{meant}.bp").read()
+    for ending in ("", ".bp", ".bp/", ".bp/md.idx", ".bp.h5"):
+        path = named(of_scorpio, meant + ending)
+        assert h5logfs.is_log(path)
+        with h5logfs.open(path) as file:
+            assert file.name == path and file.read() == content
+        assert len(h5logfs.Log(path)) > 0
+        assert len(h5logfs.inspect(path).datasets) > 0
+
+
+@pytest.mark.parametrize("meant", ["link.nc", "moved.nc", "none.nc"])
+def test_h5py_and_xarray_open_what_scorpio_meant(of_scorpio: Path, meant: str) -> None:
+    h5py = pytest.importorskip("h5py")
+    xarray = pytest.importorskip("xarray")
+    for ending in ("", ".bp", ".bp/", ".bp/md.idx", ".bp.h5"):
+        path = named(of_scorpio, meant + ending)
+        with h5logfs.File(path) as file:
+            assert isinstance(file, h5py.File) and len(file) > 0
+        with xarray.open_datatree(path, engine="h5logfs") as tree:
+            assert len(tree.children) + len(tree.variables) > 0
+        guess = xarray.backends.list_engines()["h5logfs"].guess_can_open
+        assert guess(path)
+
+
+def test_no_mode_writes_into_a_directory_of_scorpio(of_scorpio: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    metadata = of_scorpio / "link.nc.bp" / "md.0"
+    before = metadata.read_bytes()
+    for mode in ("r+", "a", "w", "x"):
+        with pytest.raises(OSError):
+            h5logfs.File(of_scorpio / "link.nc", mode)
+    assert metadata.read_bytes() == before
+    # A file of this name counts from then on.
+    with h5logfs.File(of_scorpio / "none.nc", "w") as file:
+        file["own"] = 1
+    with h5logfs.File(of_scorpio / "none.nc") as file:
+        assert list(file) == ["own"]
+    assert not h5logfs.is_log(of_scorpio / "none.nc")
+    with pytest.raises(FileNotFoundError):
+        h5logfs.File(of_scorpio / "other.nc")
+
+
 def test_xarray_knows_the_directory(place: Path) -> None:
     xarray = pytest.importorskip("xarray")
     assert "h5logfs" in xarray.backends.list_engines()

@@ -15,6 +15,7 @@ use super::Request;
 use super::background::{self, Started};
 use super::options::{self, MountOptions, UnknownOption};
 use crate::cli::output::{Output, print_error};
+use h5logfs_log::log_dir;
 
 /// Mount a directory of log files, called by mount(8) for the type h5logfs
 #[derive(Debug, Clone, Parser)]
@@ -111,7 +112,8 @@ fn run(args: &HelperArgs) -> anyhow::Result<u8> {
 fn check_places(request: &Request) -> anyhow::Result<u8> {
     let (source, point) = (&request.source, &request.mount_point);
     let named = |path: &Path| path.display().to_string();
-    source.metadata().with_context(|| named(source))?;
+    let found = log_dir::file_of(source).metadata();
+    found.with_context(|| named(source))?;
     let found = point.metadata().with_context(|| named(point))?;
     ensure!(found.is_dir(), "{}: must be a directory", named(point));
     Ok(0)

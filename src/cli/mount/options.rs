@@ -186,8 +186,8 @@ const OWN: [MountOption; 9] = [
             };
             Ok(())
         }),
-        help: "how logs that are directories, as NAME.bp, are shown: as HDF5 files, or unchanged, with an HDF5 file NAME.bp.h5 \
-               beside each",
+        help: "how logs that are directories, as NAME.bp, are shown: as HDF5 files, or unchanged, with an HDF5 file NAME.bp.h5, \
+               of SCORPIO NAME, beside each",
         default: "file",
     },
     MountOption {

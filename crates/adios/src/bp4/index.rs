@@ -6,7 +6,7 @@ use crate::header::Header;
 use crate::{Bytes, Result};
 
 /// Bytes of a row.
-const ROW: usize = 64;
+pub(super) const ROW: usize = 64;
 
 /// Rows that are read at a time.
 const ROWS: usize = 1024;
@@ -101,6 +101,11 @@ impl Index {
     /// The steps that have rows.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         self.rows.iter().map(|row| row.step)
+    }
+
+    /// The first row, of the first step into which anything was put.
+    pub(super) fn first(&self) -> Option<&Row> {
+        self.rows.first()
     }
 
     /// Bytes of metadata of a step; 0 without a row.

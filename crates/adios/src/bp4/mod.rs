@@ -1,10 +1,12 @@
 //! Metadata of BP4 (section 4).
 //!
 //! * `index`: the rows of `md.idx`, one per step.
+//! * `first_step`: a look at the first step.
 //! * `set`: the metadata of one block.
 //! * `variable`, `attribute`: one entry of the indices of a step.
 
 mod attribute;
+pub(crate) mod first_step;
 mod index;
 mod set;
 mod types;

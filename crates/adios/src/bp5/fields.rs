@@ -79,19 +79,15 @@ impl Fields {
     /// Interprets the fields of a format. `members` gives the struct type that another format describes.
     pub fn of(format: &Format, members: impl Fn(&Id) -> Result<Arc<StructType>>) -> Result<Self> {
         let top = format.top();
-        let last = top
-            .fields
-            .iter()
-            .position(|field| field.name == LAST_OF_ALL);
-        let last = last.ok_or("struct \"MetaData\" has no field \"DataBlockSize\"")?;
+        let of_variables = of_variables(top)?;
         let mut made = Making {
             format,
             members,
             numbers: HashMap::new(),
             arrays: Vec::new(),
         };
-        let mut variables = Vec::with_capacity(top.fields.len() - last);
-        for field in &top.fields[last + 1..] {
+        let mut variables = Vec::with_capacity(of_variables.len());
+        for field in of_variables {
             let named = named(field.name);
             let name = named.as_ref().map_or(field.name, |named| named.name);
             let described = named
@@ -143,6 +139,42 @@ impl Fields {
             by_name
         })
     }
+}
+
+/// Where the records of a format tell whether they have the variables of one name.
+#[derive(Debug)]
+pub(super) struct Presence {
+    /// As in [`Fields`].
+    pub bit_words: Slot,
+    /// As in [`Fields`].
+    pub bits: Slot,
+    /// The numbers of the variables. A sound format has one at most.
+    pub numbers: Vec<usize>,
+}
+
+impl Presence {
+    /// Looks for a name among the fields of a format, and interprets no other field.
+    pub fn of(format: &Format, name: &str) -> Result<Self> {
+        let top = format.top();
+        let is_of_name = |field: &Field| named(field.name).is_some_and(|named| named.name == name);
+        let fields = of_variables(top)?.iter().zip(0..);
+        let own = fields.filter(|(field, _)| field.name.ends_with(name) && is_of_name(field));
+        Ok(Presence {
+            bit_words: top.number("BitFieldCount")?,
+            bits: top.pointer("BitField", 8)?,
+            numbers: own.map(|(_, number)| number).collect(),
+        })
+    }
+}
+
+/// The fields of variables in the struct of records.
+fn of_variables<'a, 'b>(top: &'a Struct<'b>) -> Result<&'a [Field<'b>]> {
+    let last = top
+        .fields
+        .iter()
+        .position(|field| field.name == LAST_OF_ALL);
+    let last = last.ok_or("struct \"MetaData\" has no field \"DataBlockSize\"")?;
+    Ok(&top.fields[last + 1..])
 }
 
 /// State while the fields of a format are interpreted.

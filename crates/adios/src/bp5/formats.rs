@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::attributes::{NamedFields, OwnFields};
 use super::ffs::{Format, Id};
-use super::fields::Fields;
+use super::fields::{Fields, Presence};
 use super::types;
 use crate::model::StructType;
 use crate::numbers::{self, Numbers};
@@ -18,6 +18,9 @@ const MOST_BYTES: u64 = 32 << 20;
 
 /// Bytes of memory per byte of a format: a field of 60 bytes takes about 150.
 const DECODED: usize = 3;
+
+/// The struct of records of variables.
+const VARIABLES: &str = "MetaData";
 
 /// Bytes of an entry before its body: two lengths and the id.
 const HEAD: u64 = 28;
@@ -35,6 +38,16 @@ struct Entry {
     len: u64,
     meaning: Kept<Meaning>,
     members: Kept<Arc<StructType>>,
+}
+
+impl Entry {
+    /// The stored format.
+    fn body(&self, file: &dyn Bytes) -> Result<Vec<u8>> {
+        if self.len > MOST_BYTES {
+            return Err(format!("mmd.0: a format of {} bytes", self.len).into());
+        }
+        numbers::read(file, self.at, self.len, "mmd.0")
+    }
 }
 
 /// A decoded format, or the reason why it cannot be decoded.
@@ -90,12 +103,23 @@ impl Formats {
         self.entries.capacity() * size_of::<(Id, Entry)>() + bodies.saturating_mul(DECODED)
     }
 
+    /// Where the records of a format tell whether they have the variables of one name. The format is decoded, and not
+    /// kept.
+    pub fn presence(&self, file: &dyn Bytes, id: &Id, name: &str) -> Result<Presence> {
+        let body = self.entry(id)?.body(file)?;
+        let format = Format::decode(&body, self.is_big_endian)?;
+        match format.top().name {
+            VARIABLES => Presence::of(&format, name),
+            other => Err(format!("records of struct {other:?} are not those of variables").into()),
+        }
+    }
+
     /// The meaning of the records of a format.
     pub fn meaning(&self, file: &dyn Bytes, id: &Id) -> Result<&Meaning> {
         let entry = self.entry(id)?;
         self.kept(file, entry, &entry.meaning, |format| {
             match format.top().name {
-                "MetaData" => Ok(Meaning::Variables(Fields::of(format, |id| {
+                VARIABLES => Ok(Meaning::Variables(Fields::of(format, |id| {
                     self.members(file, id)
                 })?)),
                 "GenericAttributes" => Ok(Meaning::Attributes(NamedFields::of(format)?)),
@@ -130,10 +154,7 @@ impl Formats {
         let made = match kept.get() {
             Some(made) => made,
             None => {
-                if entry.len > MOST_BYTES {
-                    return Err(format!("mmd.0: a format of {} bytes", entry.len).into());
-                }
-                let body = numbers::read(file, entry.at, entry.len, "mmd.0")?;
+                let body = entry.body(file)?;
                 let format = Format::decode(&body, self.is_big_endian);
                 let made = match format.and_then(|format| make(&format)) {
                     Ok(made) => Ok(made),

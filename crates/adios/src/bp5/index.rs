@@ -129,6 +129,14 @@ impl Records {
             + self.maps.capacity() * size_of::<MapRecord>()
     }
 
+    /// The first step, and its number of writers; 0 if no writer map comes before it.
+    pub fn first(&self) -> Option<(StepRecord, u64)> {
+        let step = *self.steps.first()?;
+        let map = (step.maps as usize).checked_sub(1);
+        let map = map.and_then(|map| self.maps.get(map));
+        Some((step, map.map_or(0, |map| map.writers)))
+    }
+
     /// The largest number of writers.
     pub fn writers(&self) -> u64 {
         self.maps.iter().map(|map| map.writers).max().unwrap_or(0)

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::numbers::Numbers;
 
 /// Bytes before the base: id, length and padding.
-const HEADER: u64 = 24;
+pub(super) const HEADER: u64 = 24;
 
 /// A record: a struct as it was in the writer's memory, and the bytes to which its pointers lead.
 #[derive(Debug)]

@@ -87,7 +87,7 @@ impl Originals {
 pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> Result<()> {
     let path = &dir.full_path(relative);
     let refused = |reason: String| Err(Error::of(path, reason));
-    log_dir::check_change(path)?;
+    log_dir::check_new(path)?;
     let there = dir.stat(relative).ok();
     if let Some(stat) = &there {
         originals.check_other(path, Identity::from(stat))?;

@@ -40,7 +40,10 @@ def File(path: Path, mode: str = "r", **options: Any) -> h5py.File:
         if os.path.exists(path) and _native.is_log(path, settings):
             raise OSError(_REFUSAL.format(path=path))
         return h5py.File(path, mode, **theirs)
-    os.stat(path)  # Not every HDF5 driver reports system errors.
+    if not os.path.exists(path):
+        # A log that is a directory has further names. For any other name this raises the error of the system, which not
+        # every HDF5 driver reports.
+        _native.is_log(path, settings)
     if register_driver():
         return h5py.File(path, "r", driver=_NAME, **ours, **theirs)
     file = open(path, **ours)

@@ -115,8 +115,13 @@ def inspect(path: Path, *, records: bool = False, **options: Any) -> Inspection:
     """
     path = _fspath(path)
     _native.check_options(_options.text(options))
-    with open(path, "rb"):
-        pass  # System errors are raised unchanged.
+    try:
+        with open(path, "rb"):
+            pass  # System errors are raised unchanged.
+    except (FileNotFoundError, IsADirectoryError):
+        # A log that is a directory has names without a file.
+        if not _native.is_log(path, _options.text(options)):
+            raise
     command = [program(), "inspect", "--json", *(["--records"] if records else []), *_arguments(options), "--", path]
     outcome = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
     if outcome.returncode != 0:

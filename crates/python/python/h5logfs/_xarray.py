@@ -57,7 +57,7 @@ class LogBackendEntrypoint(BackendEntrypoint):
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether this is the path of a log. The content of the file decides, not its name."""
-        if not isinstance(filename_or_obj, (str, os.PathLike)) or not os.path.exists(filename_or_obj):
+        if not isinstance(filename_or_obj, (str, os.PathLike)):
             return False
         try:
             return is_log(filename_or_obj)
