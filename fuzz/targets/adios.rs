@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use h5logfs_adios::Bytes;
 use h5logfs_adios::directory::{Directory, Files, Needed};
+use h5logfs_adios::first_step;
 use h5logfs_adios::model::{Place, Step, Type};
 use h5logfs_adios::operator;
 use h5logfs_adios::tree::{Loss, Presence, Summary, Values};
@@ -29,6 +30,7 @@ pub fn directory(bytes: &[u8]) {
         metadata: &metadata,
         formats: Some(&formats),
     };
+    let _found_or_not = first_step::has_variable(files, "x");
     let Ok(directory) = Directory::open(files) else {
         return;
     };

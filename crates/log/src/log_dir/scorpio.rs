@@ -6,80 +6,126 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{OFlags, readlink, readlinkat};
+use rustix::fs::{OFlags, fstat, readlink, readlinkat};
 use rustix::io::Errno;
 
-use super::{Naming, open, open_path};
+use super::{Naming, open, open_path, parent};
 use crate::adios::names;
+use crate::ownership::{Ownership, may_hide};
+use crate::source_dir::stat_in;
+use h5logfs_adios::scorpio::PROCESSES;
 use h5logfs_adios::{Bytes, Files, first_step};
 use h5logfs_common::fault::Fault;
 
 /// The ending that SCORPIO adds to a name.
 pub const ADDED: &str = ".bp";
 
-/// A variable that the first step of each directory has.
-const MARK: &str = "/__pio__/info/nproc";
-
 /// The object at the name of the file that the program meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtName {
     Nothing,
-    /// A link to the directory, as versions before 1.7 make it.
-    LinkToDirectory,
-    /// A link to the metadata in the directory.
-    LinkToMetadata,
+    /// A link as SCORPIO makes it.
+    Link {
+        to: Target,
+        link: Ownership,
+        /// The directory in which the link lies.
+        directory: Ownership,
+    },
     /// A file, or another link.
     Taken,
+}
+
+/// The object that the text of a link names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// The directory, in versions before 1.7.
+    Directory,
+    /// The metadata in the directory.
+    Metadata,
+}
+
+impl Target {
+    /// Only the last names of a text count: SCORPIO writes the path as the program gave it. `log` is the name of the
+    /// directory.
+    fn of(text: &CString, log: &OsStr) -> Option<Self> {
+        let text = Path::new(OsStr::from_bytes(text.as_bytes()));
+        let names_log = |path: &Path| path.file_name() == Some(log);
+        let is_metadata = text.file_name() == Some(OsStr::new(names::METADATA));
+        if names_log(text) {
+            Some(Target::Directory)
+        } else if is_metadata && text.parent().is_some_and(names_log) {
+            Some(Target::Metadata)
+        } else {
+            None
+        }
+    }
 }
 
 impl AtName {
     /// The object at `name` in an open directory. `log` is the name of the log's directory.
     pub fn in_directory(directory: impl AsFd, name: &OsStr, log: &OsStr) -> Self {
-        AtName::of(readlinkat(directory, name, Vec::new()), log)
+        AtName::of(readlinkat(&directory, name, Vec::new()), log, || {
+            let link = stat_in(&directory, name)?;
+            Ok([Ownership::from(&link), Ownership::from(&fstat(&directory)?)])
+        })
     }
 
     /// The object at a path.
     pub fn at(path: &Path, log: &OsStr) -> Self {
         // A slash at the end would follow the link.
         let path: PathBuf = path.components().collect();
-        AtName::of(readlink(&path, Vec::new()), log)
+        AtName::of(readlink(&path, Vec::new()), log, || {
+            let (link, directory) = (path.symlink_metadata()?, parent(&path).metadata()?);
+            Ok([Ownership::from(&link), Ownership::from(&directory)])
+        })
     }
 
-    fn of(link: Result<CString, Errno>, log: &OsStr) -> Self {
-        match link {
-            Ok(text) => AtName::of_link(Path::new(OsStr::from_bytes(text.as_bytes())), log),
-            Err(Errno::NOENT) => AtName::Nothing,
-            Err(_) => AtName::Taken,
-        }
-    }
-
-    /// Only the last names of a link's text count: SCORPIO writes the path as the program gave it.
-    fn of_link(text: &Path, log: &OsStr) -> Self {
-        let names_log = |path: &Path| path.file_name() == Some(log);
-        let is_metadata = text.file_name() == Some(OsStr::new(names::METADATA));
-        if names_log(text) {
-            AtName::LinkToDirectory
-        } else if is_metadata && text.parent().is_some_and(names_log) {
-            AtName::LinkToMetadata
-        } else {
-            AtName::Taken
+    /// `owners` tells those of the link and of its directory.
+    fn of(
+        link: Result<CString, Errno>,
+        log: &OsStr,
+        owners: impl FnOnce() -> io::Result<[Ownership; 2]>,
+    ) -> Self {
+        let to = match link {
+            Ok(text) => Target::of(&text, log),
+            Err(Errno::NOENT) => return AtName::Nothing,
+            Err(_) => None,
+        };
+        match to.map(|to| (to, owners())) {
+            Some((to, Ok([link, directory]))) => AtName::Link {
+                to,
+                link,
+                directory,
+            },
+            _ => AtName::Taken,
         }
     }
 
     /// Whether the name stands for the log in this open directory.
     pub fn stands_for(self, log: impl AsFd) -> bool {
-        if self == AtName::Taken {
-            return false;
-        }
+        let to = match self {
+            AtName::Nothing => None,
+            // Another user must not put a directory in front of what the link leads to.
+            AtName::Link {
+                to,
+                link,
+                directory,
+            } => match fstat(&log) {
+                Ok(log) if may_hide(&Ownership::from(&log), &link, &directory) => Some(to),
+                _ => return false,
+            },
+            AtName::Taken => return false,
+        };
         match first_step_is_marked(log) {
             Ok(Some(is_marked)) => is_marked,
             // No other library makes such a link.
-            Ok(None) => self == AtName::LinkToMetadata,
+            Ok(None) => to == Some(Target::Metadata),
             Err(_) => false,
         }
     }
@@ -89,7 +135,7 @@ impl AtName {
 pub fn linked(path: &Path) -> Option<PathBuf> {
     let directory = Naming::Meant.directory(path)?;
     let at = AtName::at(path, directory.file_name()?);
-    matches!(at, AtName::LinkToDirectory | AtName::LinkToMetadata).then_some(directory)
+    matches!(at, AtName::Link { .. }).then_some(directory)
 }
 
 /// Whether `path` stands for the log in `directory`, the directory of its name; symbolic links to that are followed.
@@ -114,7 +160,7 @@ fn first_step_is_marked(log: impl AsFd) -> Result<Option<bool>, Fault> {
         metadata: &metadata,
         formats: formats.as_ref().map(|formats| formats as &dyn Bytes),
     };
-    first_step::has_variable(files, MARK)
+    first_step::has_variable(files, PROCESSES)
 }
 
 /// A regular file of a directory.
@@ -153,7 +199,7 @@ impl Bytes for Held {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     use super::super::{
         FILE, Naming, check_change, check_complete, check_new, file_of, is_link_in, listed_in,
@@ -289,6 +335,32 @@ mod tests {
             assert_eq!(listed_in(&held, name, log), Naming::Directory);
         }
         assert_eq!(Naming::Meant.directory(Path::new("a/..")), None);
+    }
+
+    #[test]
+    fn no_user_puts_a_directory_in_front_of_the_link_of_another() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files of several users");
+            return;
+        }
+        let case = Case::of_scorpio();
+        case.link("elsewhere/X.nc.bp/md.0");
+        let is_meant = |mode, of_link, of_log| {
+            fs::set_permissions(case.0.path(), fs::Permissions::from_mode(mode)).unwrap();
+            for path in ["X.nc", "X.nc.bp", "X.nc.bp/md.idx"] {
+                let owner = if path == "X.nc" { of_link } else { of_log };
+                lchown(case.at(path), Some(owner), None).unwrap();
+            }
+            case.is_meant()
+        };
+        for mode in [0o755, 0o775, 0o1777] {
+            assert!(is_meant(mode, 61_001, 61_001), "{mode:o}");
+        }
+        for mode in [0o775, 0o1777] {
+            assert!(!is_meant(mode, 61_001, 61_002), "{mode:o}");
+            assert!(!is_meant(mode, 0, 61_002), "{mode:o}");
+        }
+        assert!(is_meant(0o755, 0, 61_002));
     }
 
     #[test]
