@@ -27,15 +27,9 @@ pub use track::{Counted, Frame, Lists, count_off, frames_of, of_groups};
 pub use types::{NcType, memory_type};
 pub use values::{Values, numbers_of};
 
-use crate::Result;
-use crate::directory::{Directory, Files};
+use crate::{Files, Result, first_step};
 
 /// Whether a directory is of SCORPIO (section 1): its first step has the number of processes.
-pub fn is_scorpio(directory: &Directory, files: Files<'_>) -> Result<bool> {
-    let Some(first) = directory.numbers().next() else {
-        return Ok(false);
-    };
-    let section = directory.section(files, first)?;
-    let step = directory.variable(files, first, &section, names::PROCESSES)?;
-    Ok(!step.variables.is_empty())
+pub fn is_scorpio(files: Files<'_>) -> Result<bool> {
+    Ok(first_step::has_variable(files, names::PROCESSES)? == Some(true))
 }

@@ -57,8 +57,7 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
         shown,
         journal,
     };
-    let metadata = opened.files.metadata();
-    if is_scorpio(&opened.directory, metadata).map_err(bad)? {
+    if is_scorpio(opened.files.metadata()).map_err(bad)? {
         return scorpio::scan(request, opened);
     }
     scan_steps(request, opened)
