@@ -77,7 +77,7 @@ fn a_directory_of_scorpio_is_the_file_that_the_program_meant() {
             (index.mode(), index.mtime(), index.uid())
         );
         for below in ["", ".bp"] {
-            let below = mounted.join(&format!("{name}{below}/md.0"));
+            let below = mounted.join(format!("{name}{below}/md.0"));
             assert_eq!(errno(fs::read(below)), Some(Errno::NOTDIR));
         }
     }
@@ -115,7 +115,7 @@ fn a_directory_of_scorpio_is_shown_as_it_is_beside_the_file_that_was_meant() {
     expected.sort();
     assert_eq!(tree(mounted.path()), expected);
     for name in MEANT {
-        let unlisted = mounted.join(&format!("{name}.bp.h5"));
+        let unlisted = mounted.join(format!("{name}.bp.h5"));
         assert!(view(&mounted.join(name)) == view(&unlisted), "{name}");
     }
     let part = Path::new("tiny.nc.bp/data.0");

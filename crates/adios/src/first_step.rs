@@ -35,7 +35,7 @@ impl Bytes for Front<'_> {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()> {
-        let end = at.checked_add(buffer.len() as u64);
+        let end = at.checked_add(buffer.len());
         if end.is_none_or(|end| end > self.len) {
             return Err("ends before these bytes".into());
         }
