@@ -610,9 +610,10 @@ pub fn into_page_cache(path: &Path) -> io::Result<()> {
 pub fn all_into_page_cache(dir: &Path) -> io::Result<()> {
     for file in fs::read_dir(dir)? {
         let path = file?.path();
-        match path.is_dir() {
-            true => all_into_page_cache(&path)?,
-            false => into_page_cache(&path)?,
+        if path.is_dir() {
+            all_into_page_cache(&path)?;
+        } else {
+            into_page_cache(&path)?;
         }
     }
     Ok(())

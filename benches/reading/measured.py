@@ -1,5 +1,5 @@
-"""measured.py COMMAND...: runs it; prints its seconds, its processor time, and its peak memory in bytes. Loads little: a program begins
-with the peak of the one that starts it."""
+"""measured.py COMMAND...: runs it; prints its seconds, its processor time, and its peak memory in bytes. Loads little: a program
+begins with the peak of the one that starts it."""
 
 import os
 import sys

@@ -183,7 +183,7 @@ fn random_directories_are_the_files_that_were_meant() {
         }
     }
     let mounted = Mounted::new(made.path(), "");
-    let seen = pairs(mounted.path(), ".nc.bp");
+    let seen = pairs(mounted.path(), ".nc");
     compare(&python, &["scorpiosame.py", "--plain"], seen);
 }
 

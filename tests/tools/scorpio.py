@@ -2,9 +2,9 @@
 """scorpio DIR FIRST [COUNT]: makes random SCORPIO directories. Program N, with the seed FIRST + N, writes DIR/N.nc.bp, the link
 DIR/N.nc, and DIR/N.expected.nc, the netCDF-4 file that a reader must see.
 
-The tested reader plays no part in the expectation: a program knows what its processes put, and which place each element has. It is
-written by the rules of docs/formats/scorpio-bp.md. One process writes what all put, in the order of writers and puts: a reader does not
-ask for the names of writers (section 4). Needs the packages adios2 and netCDF4.
+The tested reader plays no part in the expectation: a program knows what its processes put, and which place each element has. It
+is written by the rules of docs/formats/scorpio-bp.md. One process writes what all put, in the order of writers and puts: a
+reader does not ask for the names of writers (section 4). Needs the packages adios2 and netCDF4.
 """
 import math
 import os
@@ -271,7 +271,6 @@ class Program:
         self.step_count = pick.choice([1, 1, 1, 2, 3, 5])
         self.is_closed = pick.random() < 0.8
         self.dims = {name: pick.randint(1, 7) for name in ("x", "y", "lev", "chars", "b c", "alone")}
-        self.late_dims = {}
         for name in ["time"] * (pick.random() < 0.85) + ["other"] * (pick.random() < 0.1):
             self.dims[name] = 0
         self.decompositions = {}
@@ -490,7 +489,8 @@ class Program:
             for variable in self.variables:
                 own = dict(variable.attributes)
                 fill = own.pop("_FillValue", None)
-                made = file.createVariable(variable.name, variable.kind, variable.dims, fill_value=None if fill is None else fill[0])
+                fill = None if fill is None else fill[0]
+                made = file.createVariable(variable.name, variable.kind, variable.dims, fill_value=fill)
                 set_attributes(made, own)
                 made.set_auto_maskandscale(False)
                 made.set_auto_chartostring(False)

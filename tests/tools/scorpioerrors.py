@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """scorpioerrors make DIR: writes SCORPIO directories with one fault each, DIR/FAULT.bp, after the table of errors of
 docs/formats/scorpio-bp.md (section 8).
-scorpioerrors check PROGRAM DIR SHOWN: does SHOWN/FAULT.bp, an HDF5 file, refuse what is faulty and show all else, and does `check` of
-PROGRAM name it (`inspect`, where it is a note)?
+scorpioerrors check PROGRAM DIR SHOWN: does SHOWN/FAULT.bp, an HDF5 file, refuse what is faulty and show all else, and does
+`check` of PROGRAM name it (`inspect`, where it is a note)?
 
-Each directory has the darray `good` and the put_var `other`, which must be shown whatever `bad` is. Prints a line for each difference;
-exit status 1 where something differs. Needs the packages adios2 and h5py.
+Each directory has the darray `good` and the put_var `other`, which must be shown whatever `bad` is. Prints a line for each
+difference; exit status 1 where something differs. Needs the packages adios2 and h5py.
 """
 import os
 import subprocess

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""scorpiokill PROGRAM DIR FIRST COUNT: kills programs that write SCORPIO's structure at random times, and exports what they leave with
-PROGRAM.
+"""scorpiokill PROGRAM DIR FIRST COUNT: kills programs that write SCORPIO's structure at random times, and exports what they
+leave with PROGRAM.
 
-A program writes 20 frames of a field and of the time, each in a step. Every frame whose step had ended must be there with all of its
-values, no other value may be shown, and `inspect` and `check` must say that the directory was not closed. Prints a line for each
-difference, and the number of frames; exit status 1 where something differs. Needs the packages adios2 and h5py.
+A program writes 20 frames of a field and of the time, each in a step. Every frame whose step had ended must be there with all of
+its values, no other value may be shown, and `inspect` and `check` must say that the directory was not closed. Prints a line for
+each difference, and the number of frames; exit status 1 where something differs. Needs the packages adios2 and h5py.
 """
 import os
 import random
@@ -75,8 +75,8 @@ def write(path, engine):
 
 
 def killed(path, engine, wait):
-    """Runs a program for this many seconds after its first step. Returns the number of steps that it had ended, and whether it had
-    closed the directory."""
+    """Runs a program for this many seconds after its first step. Returns the number of steps that it had ended, and whether it
+    had closed the directory."""
     writer = subprocess.Popen([sys.executable, __file__, "write", path, engine], stdout=subprocess.PIPE)
     said = writer.stdout.readline()
     time.sleep(wait)

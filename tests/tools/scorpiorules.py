@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """scorpiorules DIRECTORY EXPECTED [DIRECTORY EXPECTED]...: is each SCORPIO directory the netCDF file EXPECTED?
 
-A decoder after docs/formats/scorpio-bp.md alone. It reads with the package adios2, holds all in memory, and goes element by element.
-It is slow, and nothing of it is in the reader under test. Section numbers are those of the page.
+A decoder after docs/formats/scorpio-bp.md alone. It reads with the package adios2, holds all in memory, and goes element by
+element. It is slow, and nothing of it is in the reader under test. Section numbers are those of the page.
 
-A variable that cannot be understood is refused: EXPECTED must not have it. Prints the differences; exit status 1 if there are any.
+A variable that cannot be understood is refused: EXPECTED must not have it. Prints the differences; exit status 1 if there are
+any.
 """
 import math
 import os

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""scorpiosame [--plain | --nco | --cdo | --engine] GOT EXPECTED [GOT EXPECTED]...: do the two files of each pair say the same in netCDF's data model?
+"""scorpiosame [--plain | --nco | --cdo | --engine] GOT EXPECTED [GOT EXPECTED]...: do the two files of each pair say the same in
+netCDF's data model?
 
-A text file EXPECTED.refused.txt in place of EXPECTED.expected.nc names variables of GOT that must not be readable. Compared: dimensions with their lengths and whether they are unlimited; variables with their types and dimensions; attributes with
-their types, where a char is no string; the bits of all values. Not compared: orders, chunks, filters, and how HDF5 stores it.
-h5py reads each file as HDF5 (docs/formats/scorpio-bp.md, section 12), and then the package netCDF4 does, ncdump, and xarray with its
-engines netcdf4 and h5netcdf. With --plain only h5py and netCDF4 read them: names and attributes may be such that others refuse them.
-With --nco NCO copies both files, and the copies are compared; with --cdo CDO compares them. With --engine xarray
-reads the first file with the engine of the package h5logfs.
+A file NAME.refused.txt beside NAME.expected.nc names variables of GOT that must not be readable. Compared: dimensions with their
+lengths and whether they are unlimited; variables with their types and dimensions; attributes with their types, where a char is
+no string; the bits of all values. Not compared: orders, chunks, filters, and how HDF5 stores it. h5py reads each file as HDF5
+(docs/formats/scorpio-bp.md, section 12), and then the package netCDF4 does, ncdump, and xarray with its engines netcdf4 and
+h5netcdf. With --plain only h5py and netCDF4 read them: names and attributes may be such that others refuse them. With --nco NCO
+copies both files, and the copies are compared; with --cdo CDO compares them. With --engine xarray reads the first file with the
+engine of the package h5logfs.
 
 Prints the differences; exit status 1 if there are any.
 """
@@ -287,9 +289,9 @@ def by_ncdump(got, expected):
 
 
 def with_text(of):
-    """Its attributes. netCDF-C marks all text as ASCII, of which h5netcdf makes surrogates of other bytes."""
-    plain = {name: value for name, value in of.attrs.items() if name not in LOSSES}
-    of.attrs = {name: value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value for name, value in plain.items()}
+    """Makes its attributes comparable. netCDF-C marks all text as ASCII, of which h5netcdf makes surrogates of other bytes."""
+    plain = lambda value: value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+    of.attrs = {name: plain(value) for name, value in of.attrs.items() if name not in LOSSES}
 
 
 def by_xarray(got, expected):

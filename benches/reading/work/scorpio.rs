@@ -60,12 +60,11 @@ fn part(kind: usize, variable: u64, share: u64, record: u64, is_whole: bool) -> 
     let mut lengths = lengths.to_vec();
     let latitudes = lengths.len() - 2;
     lengths[latitudes] /= share;
-    let (start, count) = match is_whole {
-        true => (vec![0; lengths.len()], lengths),
-        false => (
-            lengths.iter().map(|n| n / 2).collect(),
-            vec![1; lengths.len()],
-        ),
+    let (start, count) = if is_whole {
+        (vec![0; lengths.len()], lengths)
+    } else {
+        let middle = lengths.iter().map(|n| n / 2).collect();
+        (middle, vec![1; lengths.len()])
     };
     Read {
         dataset: format!("{name}_{variable:03}"),

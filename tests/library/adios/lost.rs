@@ -194,8 +194,10 @@ const INSTEAD: [(Option<FileType>, &str); 5] = [
 
 /// Puts something else in the place of a file; its bytes are then at `PATH.away`.
 fn replace(path: &Path, by: Option<FileType>) {
-    let away = path.with_added_extension("away");
-    fs::rename(path, &away).unwrap();
+    let mut away = path.as_os_str().to_owned();
+    away.push(".away");
+    let away = Path::new(&away);
+    fs::rename(path, away).unwrap();
     match by {
         None => {}
         Some(FileType::Directory) => fs::create_dir(path).unwrap(),

@@ -130,8 +130,8 @@ impl Put {
     ) -> std::result::Result<(), PutError> {
         let has_records = sides.first().is_some_and(|side| side.is_unlimited);
         let bytes_of = |count: &[u64]| {
-            let sides = count.iter();
-            sides.fold(Some(size), |all, side| all?.checked_mul(*side))
+            let mut sides = count.iter();
+            sides.try_fold(size, |all: u64, side| all.checked_mul(*side))
         };
         if bytes_of(&self.count) == Some(stored) {
             return Ok(());
@@ -141,8 +141,8 @@ impl Put {
             self.count[0] = 1;
             return Ok(());
         }
-        let of_one = self.count[usize::from(has_records)..].iter();
-        let elements = of_one.fold(Some(1u64), |all, side| all?.checked_mul(*side));
+        let mut of_one = self.count[usize::from(has_records)..].iter();
+        let elements = of_one.try_fold(1u64, |all: u64, side| all.checked_mul(*side));
         let own = elements.and_then(|elements| {
             stored
                 .checked_div(elements)

@@ -85,8 +85,8 @@ impl Values<'_> {
 
 /// Bytes of the elements of a block; `None` where they overflow.
 fn bytes_of(variable: &Variable, number: usize) -> Option<u64> {
-    let sides = variable.count(number).iter();
-    let elements = sides.fold(Some(1u64), |all, side| all?.checked_mul(*side));
+    let mut sides = variable.count(number).iter();
+    let elements = sides.try_fold(1u64, |all: u64, side| all.checked_mul(*side));
     elements?.checked_mul(variable.ty.size())
 }
 

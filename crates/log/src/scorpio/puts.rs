@@ -163,7 +163,7 @@ impl Puts<'_> {
             0
         };
         let _reserved = reader.task.reserve(needed)?;
-        Ok(reader.with_values(|values| values.put(block, len, &sides, memory.size()))?)
+        reader.with_values(|values| values.put(block, len, &sides, memory.size()))
     }
 
     /// A selection of the elements behind the head of a put, for bytes that are decoded together with it.
