@@ -127,7 +127,7 @@ impl Summary {
         self.add_with(number, step, &|blocks| Absent::of(blocks, presence));
     }
 
-    /// Adds a step after all others. All its stored bytes are there, as [`is_complete`] has told.
+    /// Adds a step after all others. All its stored bytes are there, as [`is_complete`](super::is_complete) has told.
     pub fn add_complete(&mut self, number: u64, step: &Step) {
         self.add_with(number, step, &|_| Absent::default());
     }

@@ -12,6 +12,8 @@ mod scorpio;
 mod types;
 
 use super::no_flush;
+use super::shown::ShownObjects;
+use super::sources::Sources;
 use files::DirectoryFiles;
 use h5logfs_adios::Place;
 use h5logfs_adios::directory::{Directory, Needed};
@@ -74,7 +76,6 @@ fn scan_steps(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snapshot> 
         mut diagnostics,
         journal,
     } = opened;
-    let newest = directory.steps() as u64;
     let tree = tree_of(&files, &directory, shown, &bad)?;
     let is_active = directory.is_active();
     if tree.has_lost_blocks && files.are_in_object_store() {
@@ -86,42 +87,91 @@ fn scan_steps(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snapshot> 
     let choice = &request.settings.choice;
     let objects = chosen(&tree, choice).map_err(bad)?;
     let (sources, parts) = files.into_sources(is_active)?;
-    let lacks_files = !parts.unopened.is_empty();
-    let log = Tables::Adios(adios::Tables {
-        strip: strip(&directory, shown),
-        ..tables(&objects, parts)
-    });
-    let chooser = Chooser::new(request.settings.chunking, log.layout(), &sources.files);
-    let incomplete = request.settings.incomplete_attribute;
-    let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
-    let order = directory.is_big_endian();
-    let made = image::make(&objects, order, &chooser, choice, incomplete.as_deref());
-    let made = made.map_err(bad)?;
-    let has_unreadable = tree.has_lost_blocks || damage::is_known(&chooser, &made.datasets);
-    let has_large_tables = chooser.has_large_tables();
-    sources.check_unchanged()?;
-    diagnostics.extend(made.diagnostics);
-    // Files that `md.idx` mentions may come later: a writer need not wait for its data files, and a file system need
-    // not keep their order.
-    let is_incomplete = !(directory.problems().is_empty() && tree.problems.is_empty());
-    let flushes = if is_active { shown } else { 0 };
-    Ok(Snapshot {
-        sources: sources.describe(),
-        journal: is_active.then_some(journal),
-        flushes,
-        asked: flushes,
-        newest,
-        // A file that comes, or that can be opened later, changes none of those that are open.
-        is_late: is_active && is_incomplete || lacks_files,
-        image: made.image,
-        datasets: made.datasets,
-        log,
-        addresses: made.addresses,
+    let walked = Walked {
+        lacks_files: !parts.unopened.is_empty(),
+        log: Tables::Adios(adios::Tables {
+            strip: strip(&directory, shown),
+            ..tables(&objects, parts)
+        }),
+        sources,
+        // Files that `md.idx` mentions may come later: a writer need not wait for its data files, and a file system need
+        // not keep their order.
+        is_incomplete: !(directory.problems().is_empty() && tree.problems.is_empty()),
+        has_unreadable: tree.has_lost_blocks,
         diagnostics,
-        has_unreadable,
-        has_large_tables,
-        ..Snapshot::default()
+        directory,
+        shown,
+        journal,
+    };
+    let order = walked.directory.is_big_endian();
+    walked.snapshot(request, |chooser, incomplete| {
+        image::make(&objects, order, chooser, choice, incomplete)
     })
+}
+
+/// A directory whose steps were walked through.
+struct Walked {
+    directory: Directory,
+    /// The number of steps that are shown.
+    shown: u64,
+    /// `md.idx`.
+    journal: Source,
+    sources: Sources,
+    log: Tables,
+    diagnostics: Vec<Diagnostic>,
+    /// Something is missing that may still come, if a writer has the directory open.
+    is_incomplete: bool,
+    /// Files are missing, or cannot be opened.
+    lacks_files: bool,
+    /// Some elements cannot be read.
+    has_unreadable: bool,
+}
+
+impl Walked {
+    /// The snapshot. `make` makes the image, with a text for the attribute that names what is missing.
+    fn snapshot(
+        self,
+        request: ScanRequest<'_>,
+        make: impl FnOnce(&Chooser<'_>, Option<&str>) -> std::result::Result<ShownObjects, Fault>,
+    ) -> Result<Snapshot> {
+        let Walked {
+            directory,
+            shown,
+            journal,
+            sources,
+            log,
+            mut diagnostics,
+            ..
+        } = self;
+        let chooser = Chooser::new(request.settings.chunking, log.layout(), &sources.files);
+        let incomplete = request.settings.incomplete_attribute;
+        let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
+        let made = make(&chooser, incomplete.as_deref());
+        let made = made.map_err(|fault| Error::of(sources.files[0].path(), fault))?;
+        let has_unreadable = self.has_unreadable || damage::is_known(&chooser, &made.datasets);
+        let has_large_tables = chooser.has_large_tables();
+        sources.check_unchanged()?;
+        diagnostics.extend(made.diagnostics);
+        let is_active = directory.is_active();
+        let flushes = if is_active { shown } else { 0 };
+        Ok(Snapshot {
+            sources: sources.describe(),
+            journal: is_active.then_some(journal),
+            flushes,
+            asked: flushes,
+            newest: directory.steps() as u64,
+            // A file that comes, or that can be opened later, changes none of those that are open.
+            is_late: is_active && self.is_incomplete || self.lacks_files,
+            image: made.image,
+            datasets: made.datasets,
+            log,
+            addresses: made.addresses,
+            diagnostics,
+            has_unreadable,
+            has_large_tables,
+            ..Snapshot::default()
+        })
+    }
 }
 
 /// The number of steps that are shown.

@@ -7,7 +7,8 @@
 mod collected;
 mod model;
 
-use super::{Opened, files::DirectoryFiles};
+use super::files::DirectoryFiles;
+use super::{Opened, Walked};
 use crate::netcdf4;
 use collected::Collected;
 use h5logfs_adios::directory::Directory;
@@ -16,8 +17,6 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::ScanRequest;
-use h5logfs_log::scan::incomplete;
-use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scorpio;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_file::SourceFile;
@@ -40,8 +39,7 @@ pub(super) fn scan(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snaps
     let mut collected = Collected::default();
     collect(&files, &directory, shown, &mut collected).map_err(bad)?;
     files.check()?;
-    let is_active = directory.is_active();
-    let (sources, parts) = files.into_sources(is_active)?;
+    let (sources, parts) = files.into_sources(directory.is_active())?;
     let lacks_files = !parts.unopened.is_empty();
     let made = model::of(&mut collected, directory.is_big_endian());
     let tables = scorpio::Tables {
@@ -52,39 +50,23 @@ pub(super) fn scan(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snaps
         look_at_maps(&tables, &sources.files, &directory, &mut collected).map_err(bad)?;
     }
     let is_incomplete = collected.is_incomplete() || !directory.problems().is_empty();
-    let has_errors = collected.has_errors();
+    let has_unreadable = collected.has_errors();
     diagnostics.extend(collected.into_diagnostics());
-    let log = tables.into();
-    let chooser = Chooser::new(request.settings.chunking, layout(&log), &sources.files);
-    let incomplete = request.settings.incomplete_attribute;
-    let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
-    let choice = &request.settings.choice;
-    let objects = netcdf4::make(&made.model, &chooser, choice, incomplete.as_deref());
-    let objects = objects.map_err(bad)?;
-    let has_large_tables = chooser.has_large_tables();
-    sources.check_unchanged()?;
-    diagnostics.extend(objects.diagnostics);
-    let flushes = if is_active { shown } else { 0 };
-    Ok(Snapshot {
-        sources: sources.describe(),
-        journal: is_active.then_some(journal),
-        flushes,
-        asked: flushes,
-        newest: directory.steps() as u64,
-        is_late: is_active && is_incomplete || lacks_files,
-        image: objects.image,
-        datasets: objects.datasets,
-        log,
-        addresses: objects.addresses,
+    let walked = Walked {
+        directory,
+        shown,
+        journal,
+        sources,
+        log: tables.into(),
         diagnostics,
-        has_unreadable: has_errors,
-        has_large_tables,
-        ..Snapshot::default()
+        is_incomplete,
+        lacks_files,
+        has_unreadable,
+    };
+    let choice = &request.settings.choice;
+    walked.snapshot(request, |chooser, incomplete| {
+        netcdf4::make(&made.model, chooser, choice, incomplete)
     })
-}
-
-fn layout(log: &h5logfs_log::Tables) -> &dyn h5logfs_log::Layout {
-    log.layout()
 }
 
 /// Adds the steps that are shown.
