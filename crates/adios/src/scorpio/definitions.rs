@@ -98,6 +98,7 @@ impl Definitions {
             Named::HasMaps => self.lacks_maps = values.number(variable)? == 0,
             Named::Groups => self.groups = groups(&values.numbers(variable)?)?,
             Named::Dimension(name) => {
+                check_name(name)?;
                 let len = u64::try_from(values.number(variable)?)?;
                 match self.dimension_by_name.get(name) {
                     Some(known) => self.dimensions[*known].len = len,
@@ -117,12 +118,15 @@ impl Definitions {
     fn add_attribute(&mut self, attribute: &Attribute, is_big_endian: bool) -> Result<()> {
         match name_of_attribute(&attribute.name) {
             NamedAttribute::Global(name) => {
+                check_attribute(name)?;
                 if self.is_first(attribute) {
                     let value = attribute.value.clone();
                     self.attributes.push((name.to_owned(), value));
                 }
             }
             NamedAttribute::OfVariable(variable, name) => {
+                check_name(variable)?;
+                check_attribute(name)?;
                 if self.is_first(attribute) {
                     let value = attribute.value.clone();
                     let of = self.variable(variable);
@@ -130,6 +134,7 @@ impl Definitions {
                 }
             }
             NamedAttribute::Definition(part, variable) => {
+                check_name(variable)?;
                 let order = self.ranks + 1;
                 let of = self.variable(variable);
                 of.define(part, &attribute.value, is_big_endian)?;
@@ -280,6 +285,22 @@ fn numbers(value: &Value, is_big_endian: bool) -> Result<Vec<i64>> {
         }
         _ => Err("not numbers".into()),
     }
+}
+
+/// Fails for a name that no dimension or variable of netCDF-4 can have.
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name == "." || name.contains(['/', '\0']) {
+        return Err("netCDF-4 can have no such name".into());
+    }
+    Ok(())
+}
+
+/// Fails for a name that no attribute of HDF5 can have.
+fn check_attribute(name: &str) -> Result<()> {
+    if name.is_empty() || name.contains('\0') {
+        return Err("HDF5 can have no such name".into());
+    }
+    Ok(())
 }
 
 /// The ranks of each group. Fails where a rank is in two groups.

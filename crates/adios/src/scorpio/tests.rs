@@ -172,3 +172,77 @@ fn puts_have_start_and_count() {
         .is_err()
     );
 }
+
+/// Definitions of one step, in which a dimension and a variable have these names.
+fn defined(name: &str) -> Definitions {
+    use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
+    let place = Place {
+        file: File::Metadata,
+        offset: 0,
+        len: 8,
+    };
+    let length = Variable {
+        name: format!("/__pio__/dim/{name}").into(),
+        kind: Kind::GlobalValue,
+        ty: Type::U64,
+        shape: Vec::new(),
+        rank: 0,
+        blocks: vec![Block {
+            writer: 0,
+            place,
+            has_operator: false,
+        }],
+        starts: Vec::new(),
+        counts: Vec::new(),
+        texts: Vec::new(),
+    };
+    let number = |part: &str, value: i32| Attribute {
+        name: format!("/__pio__/var/{name}/def/{part}"),
+        value: Value::Numbers {
+            ty: Type::I32,
+            is_single: true,
+            bytes: value.to_le_bytes().to_vec(),
+        },
+    };
+    let dims = Attribute {
+        name: format!("/__pio__/var/{name}/def/dims"),
+        value: Value::Texts(vec![name.to_owned()]),
+    };
+    let step = Step {
+        variables: vec![length],
+        attributes: vec![number("nctype", 5), number("ndims", 1), dims],
+        problems: Vec::new(),
+    };
+    let read = |_: &Place, buffer: &mut [u8]| {
+        buffer.copy_from_slice(&7u64.to_le_bytes());
+        Ok(())
+    };
+    let mut definitions = Definitions::default();
+    let values = Values {
+        read: &read,
+        is_big_endian: false,
+    };
+    definitions.add(&step, &values);
+    definitions
+}
+
+#[test]
+fn names_that_netcdf_cannot_have_are_told() {
+    let sound = defined("x y");
+    assert_eq!(sound.problems, [""; 0]);
+    let form = sound.in_order()[0].form(&sound).unwrap();
+    assert_eq!(
+        (form, sound.dimensions[0].len),
+        ((NcType::Float, vec![0]), 7)
+    );
+    for name in ["", ".", "a\0b"] {
+        let refused = defined(name);
+        assert_eq!(
+            refused.problems.len(),
+            4,
+            "{name:?}: {:?}",
+            refused.problems
+        );
+        assert!(refused.variables.is_empty() && refused.dimensions.is_empty());
+    }
+}

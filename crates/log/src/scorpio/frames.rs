@@ -58,6 +58,9 @@ impl Frames<'_> {
         if data.kind != Kind::LocalArray || data.rank != 1 || !self.of.ty.is_stored_as(&data.ty) {
             return Err(format!("elements of type {:?}, not of {:?}", data.ty, self.of.ty).into());
         }
+        if self.dataset.dims.is_empty() {
+            return Err("it has no dimensions, and parts of several processes".into());
+        }
         let frames = reader.frames(step, self.of)?;
         let counted = reader.counted(step, name, (frames.len(), data.blocks.len()))?;
         let mut rest = &counted[..];

@@ -92,8 +92,16 @@ impl Reader<'_> {
                 let numbers = self.with_values(|values| values.numbers(list))?;
                 of_groups(numbers, groups.len())?
             }
-            // Since release 1.4.1 only roots write.
-            None => vec![vec![1; frames]; groups.len()],
+            // Since release 1.4.1 only roots write. A list for more frames than there are blocks is not made.
+            None if frames.checked_mul(groups.len()) == Some(blocks) => {
+                vec![vec![1; frames]; groups.len()]
+            }
+            None => {
+                let groups = groups.len();
+                return Err(
+                    format!("{blocks} blocks for {frames} frames of {groups} groups").into(),
+                );
+            }
         };
         count_off(groups, &writers, frames, blocks)
     }

@@ -52,6 +52,9 @@ impl Puts<'_> {
 
     /// Adds the value of a variable without dimensions.
     fn add_value(&self, data: &Variable, found: &mut DatasetRecords) -> Result<(), Fault> {
+        if data.kind != Kind::GlobalValue {
+            return Err("it has no dimensions, and is no single value".into());
+        }
         let block = data.blocks.last().ok_or("a value without bytes")?;
         let order = found.records.len() as u64;
         let (stored, lost) = self.reader.tables.parts.stored(block, self.reader.sources);

@@ -77,6 +77,14 @@ pub(super) fn of(collected: &mut Collected, is_big_endian: bool) -> Made {
             .first()
             .is_some_and(|first| definitions.dimensions[*first].len == 0);
         let variable = variable(definition, (ty, dimensions), is_big_endian, collected);
+        let dims = made.model.dims(&variable);
+        if bytes_of(&dims, ty).is_none() {
+            let name = &definition.name;
+            collected.error(format!(
+                "variable {name} is left out: {dims:?} elements are too many"
+            ));
+            continue;
+        }
         let is_refused = definitions.lacks_maps && definition.way == Some(Way::All);
         let unreadable = is_refused.then(|| NO_MAPS.to_owned());
         if let Some(reason) = &unreadable {
@@ -100,6 +108,15 @@ pub(super) fn of(collected: &mut Collected, is_big_endian: bool) -> Made {
     }
     collected.definitions.problems = definitions.problems;
     made
+}
+
+/// Bytes of all elements; `None` where HDF5 cannot count them.
+fn bytes_of(dims: &[u64], ty: NcType) -> Option<i64> {
+    let sides = dims.iter();
+    let bytes = sides.fold(Some(ty.stored().size()), |all, side| {
+        all?.checked_mul(*side)
+    });
+    i64::try_from(bytes?).ok()
 }
 
 fn variable(
