@@ -116,6 +116,11 @@ def faults():
     made = of("few_blocks", REFUSED, "1", "2", dims=("y", "x"))
     made.darray("bad", [(0, -512, values), (1, -512, values)])
     made.found["var/bad"].pop()
+    made = of("no_elements", REFUSED, "2 frames", dims=("y", "x"))
+    made.darray("bad", [(0, -512, values), (1, -512, values)])
+    del made.found["var/bad"]
+    made = of("negative_frame", REFUSED, "frame -5", dims=("y", "x"))
+    made.darray("bad", [(0, -512, values), (-5, -512, values)])
     made = of("no_numbers", REFUSED, dims=("y", "x"))
     made.darray("bad", [(0, -512, values)])
     del made.found["track/frame_id/bad"]
@@ -132,6 +137,9 @@ def faults():
     made.darray("bad", [(-1, 513, values)], np.array([-7.0]), "i4")
     made = of("short_put", REFUSED, ncop="put_var", adiostype=2)
     made.found["var/bad"] = [np.zeros(15, "u1")]
+    # Zeros in place of a lost page are no put of no elements.
+    made = of("zero_head", REFUSED, "damaged", ncop="put_var", adiostype=2)
+    made.found["var/bad"] = [put([0], [0], np.zeros(2))]
     made = of("records", np.array([3.5, DOUBLE_FILL, DOUBLE_FILL]), dims=("time",), ncop="put_var", adiostype=2)
     made.found["var/bad"] = [put([0], [3], np.array([3.5]))]
     made = of("other_type", REFUSED, ncop="put_var", adiostype=2)

@@ -227,6 +227,34 @@ impl Place {
     }
 }
 
+impl Step {
+    /// Memory held, in bytes: about as much for short texts.
+    pub fn bytes(&self) -> u64 {
+        let texts = |texts: &[String]| -> usize {
+            let each = texts.iter().map(|text| size_of::<String>() + text.len());
+            each.sum()
+        };
+        let variables = self.variables.iter().map(|variable| {
+            size_of::<Variable>()
+                + variable.name.len()
+                + variable.blocks.capacity() * size_of::<Block>()
+                + (variable.shape.len() + variable.starts.capacity() + variable.counts.capacity())
+                    * size_of::<u64>()
+                + texts(&variable.texts)
+        });
+        let attributes = self.attributes.iter().map(|attribute| {
+            let value = match &attribute.value {
+                Value::Numbers { bytes, .. } => bytes.capacity(),
+                Value::Text(text) => text.len(),
+                Value::Texts(all) => texts(all),
+            };
+            size_of::<Attribute>() + attribute.name.len() + value
+        });
+        let bytes = variables.chain(attributes).sum::<usize>() + texts(&self.problems);
+        bytes as u64
+    }
+}
+
 impl Variable {
     /// Start of a block.
     pub fn start(&self, block: usize) -> &[u64] {

@@ -9,6 +9,8 @@ use super::values::{Values, numbers_of};
 use crate::Result;
 use crate::model::{Attribute, Step, Type, Value, Variable};
 
+/// The longest dimension, so that HDF5 can count the bytes of a dataset of one dimension.
+const MOST_ELEMENTS: u64 = i64::MAX as u64 / 8;
 /// The most dimensions of a variable: those of a dataset of HDF5.
 const MOST_DIMENSIONS: usize = 32;
 
@@ -99,7 +101,9 @@ impl Definitions {
             Named::Groups => self.groups = groups(&values.numbers(variable)?)?,
             Named::Dimension(name) => {
                 check_name(name)?;
-                let len = u64::try_from(values.number(variable)?)?;
+                let len = u64::try_from(values.number(variable)?);
+                let len = len.ok().filter(|len| *len <= MOST_ELEMENTS);
+                let len = len.ok_or("its length is negative, or too large for HDF5")?;
                 match self.dimension_by_name.get(name) {
                     Some(known) => self.dimensions[*known].len = len,
                     None => {

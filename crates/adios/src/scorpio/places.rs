@@ -104,6 +104,11 @@ impl Places {
         }
     }
 
+    /// Whether no entry is a place.
+    pub fn is_empty(&self, begin: Begin) -> bool {
+        self.entries == 0 || begin.place(self.most).is_none()
+    }
+
     /// Fails where an entry is above the last place.
     fn check(&self, begin: Begin) -> Result<()> {
         let is_inside = begin.place(self.most).is_none_or(|place| place < self.of);

@@ -89,11 +89,26 @@ impl Put {
             put.count.push(count);
         }
         if put.count.contains(&0) {
-            return Ok(None);
+            return put.check_empty(sides, stored).map(|()| None);
         }
         put.check_sides(sides)?;
         put.check_elements(sides, stored, size)?;
         Ok(Some(put))
+    }
+
+    /// Fails where a put of no elements has some all the same. Of a variable with records a program may write none, and the
+    /// elements of one follow.
+    fn check_empty(&self, sides: &[Side], stored: u64) -> std::result::Result<(), PutError> {
+        let has_records = sides.first().is_some_and(|side| side.is_unlimited);
+        let is_no_record = has_records && !self.count[1..].contains(&0);
+        if stored == 0 || is_no_record {
+            return Ok(());
+        }
+        let reason = format!(
+            "is damaged: {stored} bytes of elements for a count of {:?}",
+            self.count
+        );
+        Err(PutError::somewhere(reason))
     }
 
     /// Fails where the put reaches beyond a dimension that is not unlimited.

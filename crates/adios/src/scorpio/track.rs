@@ -38,6 +38,9 @@ pub fn frames_of(lists: Lists<'_>, values: &Values<'_>) -> Result<Vec<Frame>> {
         let (maps, numbers) = (maps.len(), numbers.len());
         return Err(format!("{maps} decompositions for {numbers} frames").into());
     }
+    if let Some(number) = numbers.iter().find(|number| **number < -1) {
+        return Err(format!("frame {number}").into());
+    }
     let size = lists.fills.map_or(1, |fills| fills.ty.size().max(1)) as usize;
     let fills = lists
         .fills
@@ -128,7 +131,11 @@ pub fn count_off(
     }
     if counted.len() != blocks {
         let groups = groups.len();
-        return Err(format!("{blocks} blocks for {frames} frames of {groups} groups").into());
+        return Err(format!(
+            "{blocks} blocks, but its list of writers has {} for {frames} frames of {groups} groups",
+            counted.len()
+        )
+        .into());
     }
     counted.sort_unstable();
     Ok(counted)

@@ -30,6 +30,9 @@ pub(crate) struct ReadStep {
 
 /// Bytes of sections kept.
 const KEPT: u64 = 4 << 20;
+/// Bytes of a larger section that is kept alone. A directory of one step has a single section, however long, and every
+/// variable is read from it.
+const KEPT_ALONE: u64 = 128 << 20;
 
 /// The sections of the steps read last. After one variable, a reader mostly reads others of the same steps.
 #[derive(Debug, Default)]
@@ -38,10 +41,13 @@ pub(crate) struct Sections(Mutex<VecDeque<(usize, Arc<Vec<u8>>)>>);
 impl Sections {
     /// Upper bound of the kept bytes for a directory.
     pub fn most_bytes(directory: &Directory) -> u64 {
-        let each = directory
-            .numbers()
-            .map(|number| directory.metadata_len(number));
-        each.fold(0, u64::saturating_add).min(KEPT)
+        let each = || {
+            let numbers = directory.numbers();
+            numbers.map(|number| directory.metadata_len(number))
+        };
+        let alone = each().filter(|len| *len <= KEPT_ALONE).max().unwrap_or(0);
+        let all = each().fold(0, u64::saturating_add);
+        all.min(KEPT.max(alone))
     }
 
     /// The section of a step.
@@ -61,6 +67,7 @@ impl Sections {
         kept.push_back((number, Arc::clone(&section)));
         let mut bytes: u64 = kept.iter().map(|(_, section)| section.len() as u64).sum();
         while bytes > KEPT
+            && (kept.len() > 1 || bytes > KEPT_ALONE)
             && let Some((_, first)) = kept.pop_front()
         {
             bytes -= first.len() as u64;
@@ -107,9 +114,11 @@ fn read_as(
         return Err(format!("there are {} complete steps", directory.steps()).into());
     }
     // The metadata, and the data decoded from it.
-    let reservation = task.reserve(directory.metadata_len(number).saturating_mul(2))?;
+    let mut reservation = task.reserve(directory.metadata_len(number).saturating_mul(2))?;
+    let step = read(number)?;
+    reservation.shrink_to(reservation.bytes().min(step.bytes()));
     Ok(ReadStep {
-        step: read(number)?,
+        step,
         _reservation: reservation,
     })
 }

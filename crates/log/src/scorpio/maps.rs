@@ -25,6 +25,8 @@ pub(super) struct Map {
     begin: Begin,
     /// Each place has an entry.
     pub is_whole: bool,
+    /// No entry is a place.
+    is_empty: bool,
     /// The blocks of each group, one after the other.
     groups: Vec<Vec<Part>>,
     reservation: Reservation,
@@ -50,6 +52,8 @@ type Looked = Arc<Result<Map, Box<str>>>;
 pub struct MapFacts {
     /// Places begin with 0, by the rule of section 6.2.
     pub begins_with_zero: bool,
+    /// No entry is a place.
+    pub is_empty: bool,
 }
 
 impl Maps {
@@ -89,6 +93,7 @@ impl Map {
         let mut map = Map {
             begin: Begin::One,
             is_whole: false,
+            is_empty: false,
             groups,
             reservation: reader.task.reserve(bytes as u64)?,
         };
@@ -107,6 +112,7 @@ impl Map {
         let distinct = seen.map(|seen| seen.distinct);
         map.begin = places.begin(distinct)?;
         map.is_whole = places.is_whole(map.begin, distinct);
+        map.is_empty = places.is_empty(map.begin);
         Ok(map)
     }
 
@@ -314,6 +320,7 @@ impl Tables {
         let map = Map::look(reader, source)?;
         Ok(MapFacts {
             begins_with_zero: map.begins_with_zero(),
+            is_empty: map.is_empty,
         })
     }
 }

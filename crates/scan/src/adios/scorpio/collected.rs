@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use h5logfs_adios::model::{Kind, Step, Variable};
 use h5logfs_adios::scorpio::{
-    Definition, Definitions, Lists, Named, Side, Track, Values, Way, frames_of, memory_type,
+    Definition, Definitions, Lists, Named, Put, Side, Track, Values, Way, frames_of, memory_type,
     name_of,
 };
 use h5logfs_adios::tree::{Absent, Losses, Presence, Steps};
@@ -118,6 +118,7 @@ impl Collected {
     /// Adds the elements of a variable in a step.
     fn add_elements(&mut self, step: u64, name: &str, of: OfVariable<'_>, values: &Values<'_>) {
         let Some(data) = of.data else {
+            self.add_missing(step, name, &of.lists);
             return;
         };
         let Some(definition) = self.definitions.of_name(name) else {
@@ -135,6 +136,22 @@ impl Collected {
         };
         if let Err(fault) = added {
             self.error(format!("step {step}: {name}: {fault}"));
+        }
+    }
+
+    /// Adds a step whose lists have frames of a variable, but no elements of it.
+    fn add_missing(&mut self, step: u64, name: &str, lists: &Lists<'_>) {
+        let frames = lists.numbers.iter().flat_map(|list| &list.counts);
+        let frames = frames.fold(0u64, |all, count| all.saturating_add(*count));
+        if let Some(definition) = self.definitions.of_name(name).filter(|_| frames > 0) {
+            // A reader of the variable meets an error, too.
+            let name = definition.name.clone();
+            self.steps.entry(name).or_default().push(step);
+        }
+        if frames > 0 {
+            self.error(format!(
+                "step {step}: {name}: no elements for {frames} frames"
+            ));
         }
     }
 
@@ -181,11 +198,10 @@ impl Collected {
         let fills = lists.fills.iter().flat_map(|fills| &fills.counts);
         let fills = fills.fold(0u64, |all, count| all.saturating_add(*count));
         let lacking = (filled as u64).saturating_sub(fills);
-        if lacking > 0 && self.notes.len() < MOST_TEXTS {
-            let text = format!(
+        if lacking > 0 {
+            self.note(format!(
                 "{name}: the fill values of {lacking} frames are not in the file; netCDF's stand in their place"
-            );
-            self.notes.push(Diagnostic::note(text));
+            ));
         }
         for frame in &frames {
             if is_unlimited && dimensions.len() > 1 {
@@ -243,6 +259,12 @@ impl Collected {
             let place = before + number as u64;
             match put {
                 Err(error) => self.error(format!("{name}: put {place} {}", error.reason)),
+                Ok(None) if len > Put::head(sides.len()) => {
+                    let text = format!(
+                        "{name}: put {place} has elements, and writes none of them: a count of it is 0"
+                    );
+                    self.note(text);
+                }
                 Ok(None) => {}
                 Ok(Some(put)) => {
                     if sides.first().is_some_and(|side| side.is_unlimited) {
@@ -258,6 +280,13 @@ impl Collected {
             }
         }
         Ok(())
+    }
+
+    /// Adds what a reader should know.
+    pub fn note(&mut self, text: String) {
+        if self.notes.len() < MOST_TEXTS {
+            self.notes.push(Diagnostic::note(text));
+        }
     }
 
     /// Adds the reason why something cannot be read.

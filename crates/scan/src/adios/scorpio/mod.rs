@@ -12,7 +12,6 @@ use super::{Opened, Walked};
 use crate::netcdf4;
 use collected::Collected;
 use h5logfs_adios::directory::Directory;
-use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
@@ -110,7 +109,10 @@ fn look_at_maps(
                 let text = format!(
                     "decomposition {id}: its places count from 0, as SCORPIO's contiguous rearranger leaves them"
                 );
-                collected.notes.push(Diagnostic::note(text));
+                collected.note(text);
+            }
+            Ok(facts) if facts.is_empty => {
+                collected.note(format!("decomposition {}: no process has a place", map.id));
             }
             Ok(_) => {}
             Err(fault) => {

@@ -131,9 +131,17 @@ fn variable(
     };
     let name = &definition.name;
     let attributes = attributes(name, &definition.attributes, is_big_endian, collected);
-    let own = attributes.iter().find(|attribute| {
-        attribute.name == b"_FillValue" && attribute.kind == kind && attribute.len == 1
-    });
+    let own = attributes
+        .iter()
+        .find(|attribute| attribute.name == b"_FillValue");
+    let is_value = |own: &&Attribute| own.kind == kind && own.len == 1;
+    if let Some(own) = own.filter(|own| !is_value(own) && !(own.kind == kind && own.len == 0)) {
+        let (count, of) = (own.len, own.kind);
+        collected.note(format!(
+            "{name}: its attribute _FillValue has {count} values of {of:?}, not one of {kind:?}: netCDF's own stands in its place"
+        ));
+    }
+    let own = own.filter(is_value);
     let fill = match own {
         Some(own) => {
             let mut fill = [0; 8];
