@@ -332,7 +332,7 @@ def by_nco(got, expected):
 
 
 def by_cdo(got, expected):
-    said = subprocess.run(["cdo", "-s", "diffv", got, expected], capture_output=True, text=True)
+    said = subprocess.run(["cdo", "-s", "--sortname", "diffv", got, expected], capture_output=True, text=True)
     if said.returncode or said.stdout.strip():
         yield f"cdo: {said.stdout}{said.stderr}"
 
