@@ -112,10 +112,10 @@ pub(super) fn of(collected: &mut Collected, is_big_endian: bool) -> Made {
 
 /// Bytes of all elements; `None` where HDF5 cannot count them.
 fn bytes_of(dims: &[u64], ty: NcType) -> Option<i64> {
-    let sides = dims.iter();
-    let bytes = sides.fold(Some(ty.stored().size()), |all, side| {
-        all?.checked_mul(*side)
-    });
+    let size = ty.stored().size();
+    let bytes = dims
+        .iter()
+        .try_fold(size, |all, side| all.checked_mul(*side));
     i64::try_from(bytes?).ok()
 }
 
@@ -135,7 +135,9 @@ fn variable(
         .iter()
         .find(|attribute| attribute.name == b"_FillValue");
     let is_value = |own: &&Attribute| own.kind == kind && own.len == 1;
-    if let Some(own) = own.filter(|own| !is_value(own) && !(own.kind == kind && own.len == 0)) {
+    // An empty text is the fill value 0 of characters.
+    let is_odd = |own: &&Attribute| own.kind != kind || own.len > 1;
+    if let Some(own) = own.filter(is_odd) {
         let (count, of) = (own.len, own.kind);
         collected.note(format!(
             "{name}: its attribute _FillValue has {count} values of {of:?}, not one of {kind:?}: netCDF's own stands in its place"
