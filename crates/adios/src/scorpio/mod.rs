@@ -20,9 +20,7 @@ mod types;
 mod values;
 
 pub use definitions::{Definition, Definitions, Dimension, Way};
-pub use names::{
-    DECOMPOSITIONS, Named, PROCESSES, Track, data_of, map_of, map_writers_of, name_of, track_of,
-};
+pub use names::{Named, PROCESSES, Track, data_of, map_of, map_writers_of, name_of, track_of};
 pub use places::{Begin, Places};
 pub use puts::{Put, PutError, Side};
 pub use track::{Counted, Frame, Lists, count_off, frames_of, of_groups};

@@ -2,8 +2,6 @@
 
 /// The number of processes of the program, by which a directory is known.
 pub const PROCESSES: &str = "/__pio__/info/nproc";
-/// Variables with the places of a decomposition.
-pub const DECOMPOSITIONS: &str = "/__pio__/decomp/";
 
 const PREFIX: &str = "/__pio__/";
 const DIMENSION: &str = "dim/";
@@ -102,7 +100,7 @@ pub fn data_of(name: &str) -> String {
 
 /// The name of the variable with the places of a decomposition.
 pub fn map_of(id: i64) -> String {
-    format!("{DECOMPOSITIONS}{id}")
+    format!("{PREFIX}{MAP}{id}")
 }
 
 /// The name of a list about a variable.

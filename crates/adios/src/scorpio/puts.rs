@@ -1,8 +1,8 @@
 //! What one process has written (section 5): start, count and elements.
 
-use super::values::Values;
+use super::values::{Values, numbers_of};
 use crate::Result;
-use crate::model::Block;
+use crate::model::{Block, Type};
 
 /// A side of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,18 +175,10 @@ impl Put {
 }
 
 fn head_numbers(head: &[u8], is_big_endian: bool, rank: usize) -> Result<Vec<i64>> {
-    let (words, rest) = head.as_chunks::<8>();
-    if words.len() != 2 * rank || !rest.is_empty() {
+    if head.len() as u64 != Put::head(rank) {
         return Err("is damaged: it ends in its head".into());
     }
-    let number = |word: &[u8; 8]| {
-        if is_big_endian {
-            i64::from_be_bytes(*word)
-        } else {
-            i64::from_le_bytes(*word)
-        }
-    };
-    Ok(words.iter().map(number).collect())
+    numbers_of(&Type::I64, head, is_big_endian)
 }
 
 impl Values<'_> {

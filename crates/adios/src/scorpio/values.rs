@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::model::{Block, Place, Type, Variable};
+use crate::numbers::Numbers;
 use crate::operator;
 
 /// The most bytes of one list. It bounds the memory, whatever the metadata say.
@@ -101,23 +102,20 @@ pub fn numbers_of(ty: &Type, bytes: &[u8], is_big_endian: bool) -> Result<Vec<i6
     if !(is_signed || is_unsigned) || !bytes.len().is_multiple_of(size) {
         return Err("a list that is not of integers".into());
     }
-    let number = |own: &[u8]| -> Result<i64> {
-        let mut word = [0; 8];
-        if is_big_endian {
-            word[8 - size..].copy_from_slice(own);
-        } else {
-            word[..size].copy_from_slice(own);
-        }
-        let number = if is_big_endian {
-            u64::from_be_bytes(word)
-        } else {
-            u64::from_le_bytes(word)
-        };
-        let unused = 64 - 8 * size as u32;
+    let numbers = Numbers {
+        bytes,
+        is_big_endian,
+    };
+    if size == 8 && is_signed {
+        return Ok(numbers.u64s().map(|number| number as i64).collect());
+    }
+    let unused = 64 - 8 * size as u32;
+    let number = |at: usize| -> Result<i64> {
+        let number = numbers.unsigned(at as u64, size as u8)?;
         if is_signed {
             return Ok((number << unused) as i64 >> unused);
         }
         Ok(i64::try_from(number)?)
     };
-    bytes.chunks_exact(size).map(number).collect()
+    (0..bytes.len()).step_by(size).map(number).collect()
 }

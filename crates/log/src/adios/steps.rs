@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::source_file::SourceFile;
 use h5logfs_adios::directory::{Directory, Files};
-use h5logfs_adios::{Bytes, Step};
+use h5logfs_adios::{Bytes, Step, Variable};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::sync::Mutex;
@@ -26,6 +26,19 @@ impl Bytes for SourceFile {
 pub(crate) struct ReadStep {
     pub step: Step,
     _reservation: Reservation,
+}
+
+impl ReadStep {
+    /// The only variable, which was requested.
+    pub fn the_variable(&self) -> Result<&Variable, Fault> {
+        let problem = || {
+            let first = self.step.problems.first();
+            first
+                .map_or("no longer exists", |problem| problem)
+                .to_owned()
+        };
+        Ok(self.step.variables.first().ok_or_else(problem)?)
+    }
 }
 
 /// Bytes of sections kept.

@@ -13,7 +13,7 @@ use crate::origins::Origins;
 use crate::source_file::SourceFile;
 use crate::tiling::{SMALLEST_TILE, Tiling, Tilings};
 use h5logfs_adios::directory::{Directory, Files};
-use h5logfs_adios::model::{Block, Kind, Step, Type, Variable};
+use h5logfs_adios::model::{Block, Kind, Type, Variable};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
@@ -171,7 +171,7 @@ impl Reading<'_> {
         } = self.table;
         let asked = (number, &*self.of.variable);
         let read = read_variable(self.task, directory, sections, self.files, asked)?;
-        let variable = the_variable(&read.step)?;
+        let variable = read.the_variable()?;
         let size = variable.ty.shown_size();
         if size != self.dataset.element_size {
             return Err(format!("its elements have {size} bytes").into());
@@ -212,17 +212,6 @@ impl Reading<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// The only variable, which was requested.
-fn the_variable(step: &Step) -> Result<&Variable, Fault> {
-    let problem = || {
-        let first = step.problems.first();
-        first
-            .map_or("no longer exists", |problem| problem)
-            .to_owned()
-    };
-    Ok(step.variables.first().ok_or_else(problem)?)
 }
 
 /// The conversion that zeroes the padding after structs and after single values of long double: the padding holds

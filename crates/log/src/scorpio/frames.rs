@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::VariableSource;
 use super::lists::Reader;
 use super::maps::{Map, Maps};
-use super::{MapSource, VariableSource};
 use crate::conversion::Constant;
 use crate::layout::DatasetRecords;
 use crate::model::{Logged, Selections};
@@ -42,7 +42,8 @@ struct Place {
 #[derive(Clone, Copy)]
 struct Chosen<'m> {
     number: usize,
-    source: &'m MapSource,
+    /// The shape over which its places count, in the rank of the array.
+    dims: &'m [u64],
     map: &'m Map,
 }
 
@@ -51,10 +52,7 @@ impl Frames<'_> {
     pub fn add(&mut self, step: u64, found: &mut DatasetRecords) -> Result<(), Fault> {
         let (reader, name) = (self.reader, &*self.of.name);
         let read = reader.variable(step, &data_of(name))?;
-        let Some(data) = read.step.variables.first() else {
-            let problem = read.step.problems.first();
-            return Err(problem.map_or("no longer exists", |problem| problem).into());
-        };
+        let data = read.the_variable()?;
         if data.kind != Kind::LocalArray || data.rank != 1 || !self.of.ty.is_stored_as(&data.ty) {
             return Err(format!("elements of type {:?}, not of {:?}", data.ty, self.of.ty).into());
         }
@@ -144,17 +142,9 @@ impl Frames<'_> {
                 source.dims
             ))
         })?;
-        let source = &MapSource {
-            dims: dims.to_vec(),
-            ..source.clone()
-        };
         check_lengths(map, data, blocks).map_err(|reason| of_map(&reason))?;
         self.add_fill(frame, place, (map, dims), found)?;
-        let chosen = Chosen {
-            number,
-            source,
-            map,
-        };
+        let chosen = Chosen { number, dims, map };
         let mut before = (0, 0);
         for one in blocks {
             if before.0 != one.group {
@@ -202,13 +192,9 @@ impl Frames<'_> {
         (chosen, part): (Chosen<'_>, Range<u64>),
         found: &mut DatasetRecords,
     ) -> Result<(), Fault> {
-        let Chosen {
-            number,
-            source,
-            map,
-        } = chosen;
+        let Chosen { number, dims, map } = chosen;
         let which = (one.group as usize, part);
-        let selected = map.selection(self.reader, (number, source), which, self.selections);
+        let selected = map.selection(self.reader, (number, dims), which, self.selections);
         let (numbered, bytes) = selected?;
         found.decoded += bytes;
         if numbered.1.blocks() == 0 {

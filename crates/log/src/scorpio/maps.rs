@@ -127,22 +127,22 @@ impl Map {
         parts.map(|part| part.entries).fold(0, u64::saturating_add)
     }
 
-    /// The selection of some entries of a group, and the bytes of memory if it is new.
+    /// The selection of some entries of a group, and the bytes of memory if it is new. `number` and `dims`: the map's number,
+    /// and the shape over which its places count.
     pub fn selection(
         &self,
         reader: Reader<'_>,
-        (number, source): (usize, &MapSource),
+        (number, dims): (usize, &[u64]),
         (group, range): (usize, Range<u64>),
         known: &Selections,
     ) -> Result<(Numbered, usize), Fault> {
         let is_all = range == (0..self.entries(group));
-        let rank = source.dims.len();
-        let id = selection_number(number, rank, group, (!is_all).then_some(&range));
+        let id = selection_number(number, dims.len(), group, (!is_all).then_some(&range));
         if let Some(selection) = known.get(id) {
             return Ok(((id, selection), 0));
         }
         let entries = self.entries_in(reader, group, range)?;
-        let shape = Shape::new(&source.dims)?;
+        let shape = Shape::new(dims)?;
         let boxes = MapBoxes::of(reader.task, shape, self.begin, &entries)?;
         let selection = Selection::placed(reader.task, &boxes, entries.len() as u64)?;
         let bytes = selection.bytes();

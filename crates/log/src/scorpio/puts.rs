@@ -29,10 +29,7 @@ impl Puts<'_> {
     /// Adds the records of a step.
     pub fn add(&mut self, step: u64, found: &mut DatasetRecords) -> Result<(), Fault> {
         let read = self.reader.variable(step, &data_of(&self.of.name))?;
-        let Some(data) = read.step.variables.first() else {
-            let problem = read.step.problems.first();
-            return Err(problem.map_or("no longer exists", |problem| problem).into());
-        };
+        let data = read.the_variable()?;
         if self.dataset.dims.is_empty() {
             return self.add_value(data, found);
         }
@@ -113,7 +110,7 @@ impl Puts<'_> {
             Err(error) => {
                 let whole = || (vec![0; rank], self.dataset.dims.to_vec());
                 let (start, count) = error.place.unwrap_or_else(whole);
-                if self.clipped(&start, &count).is_some() {
+                if self.is_inside(&start, &count) {
                     found
                         .records
                         .push_constant(self.fill, order, &start, &count)?;
@@ -186,11 +183,10 @@ impl Puts<'_> {
         Ok((1 << 62 | self.puts, Arc::new(selection)))
     }
 
-    /// The part of a box that lies in the dataset; `None` where there is none.
-    fn clipped(&self, start: &[u64], count: &[u64]) -> Option<()> {
-        let sides = start.iter().zip(count).zip(self.dataset.dims);
-        let is_inside = |((start, count), side): ((&u64, &u64), &u64)| start < side && *count > 0;
-        sides.into_iter().all(is_inside).then_some(())
+    /// Whether some of a box lies in the dataset.
+    fn is_inside(&self, start: &[u64], count: &[u64]) -> bool {
+        let mut sides = start.iter().zip(count).zip(self.dataset.dims);
+        sides.all(|((start, count), side)| start < side && *count > 0)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Collected {
     is_awaited: bool,
     /// Unlimited dimensions whose records are places of a map, with its ID: the map may come in a later step.
     places: BTreeSet<(usize, i64)>,
-    /// The lists of a step, by variable.
+    /// Number of puts so far, by variable.
     puts: HashMap<Arc<str>, u64>,
 }
 
