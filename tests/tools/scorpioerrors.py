@@ -116,6 +116,11 @@ def faults():
     made = of("few_blocks", REFUSED, "1", "2", dims=("y", "x"))
     made.darray("bad", [(0, -512, values), (1, -512, values)])
     made.found["var/bad"].pop()
+    # Its list of writers says that nobody wrote the second frame.
+    made = of("no_writer", REFUSED, "0 elements", dims=("y", "x"))
+    made.darray("bad", [(0, -512, values), (1, -512, values)])
+    made.found["var/bad"].pop()
+    made.found["track/num_data_block_writers/bad"] = [ints(1, 0)]
     made = of("no_elements", REFUSED, "2 frames", dims=("y", "x"))
     made.darray("bad", [(0, -512, values), (1, -512, values)])
     del made.found["var/bad"]

@@ -223,13 +223,16 @@ fn fitted<'m>(map: &'m [u64], array: &[u64]) -> Option<&'m [u64]> {
     (fits && front.iter().all(|side| *side == 1)).then_some(own)
 }
 
-/// Fails where a group has more or fewer elements than places.
+/// Fails where a group has more or fewer elements than places. A group may lack a block.
 fn check_lengths(map: &Map, data: &Variable, blocks: &[Counted]) -> Result<(), String> {
-    for own in blocks.chunk_by(|a, b| a.group == b.group) {
+    let mut rest = blocks;
+    for group in 0..map.groups() {
+        let own = rest.partition_point(|one| one.group as usize <= group);
+        let (own, others) = rest.split_at(own);
+        rest = others;
         let elements = own.iter().map(|one| entries(data, one));
         let elements = elements.fold(0, u64::saturating_add);
-        let group = own[0].group;
-        let places = map.entries(group as usize);
+        let places = map.entries(group);
         if elements != places {
             return Err(format!(
                 "group {group} has {elements} elements for {places} places"

@@ -121,6 +121,11 @@ impl Map {
         self.begin == Begin::Zero
     }
 
+    /// Number of groups.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
     /// Number of entries of a group.
     pub fn entries(&self, group: usize) -> u64 {
         let parts = self.groups.get(group).into_iter().flatten();
