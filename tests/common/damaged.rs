@@ -442,8 +442,8 @@ fn region_of(tables: &Tables, source: u16, at: u64) -> Option<Region> {
         Tables::Netcdf(_) => Some(Region::Unused),
         // Striped files have no records.
         Tables::Striped(_) => None,
-        // No sample is an ADIOS2 directory.
-        Tables::Adios(_) | Tables::Scorpio(_) => None,
+        // No sample is an ADIOS2 directory or a set of files.
+        Tables::Adios(_) | Tables::Scorpio(_) | Tables::Tiles(_) => None,
     }
 }
 

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`layout`] | the interface of a layout, and the records that it finds |
 //! | [`tables`] | the supported layouts |
-//! | [`logvol`], [`classic`], [`netcdf`], [`adios`], [`scorpio`] | the layouts |
+//! | [`logvol`], [`classic`], [`netcdf`], [`adios`], [`scorpio`], [`tiles`] | the layouts |
 //! | [`striped`], [`flat`] | HDF5 files in several parts, which have no records |
 //! | [`plain`] | the test whether an HDF5 file is certainly no log |
 //! | [`model`], [`records`], [`conversion`], [`numbers`], [`base`], [`origins`] | records of all layouts |
@@ -74,6 +74,7 @@ pub mod source_dir;
 pub mod source_file;
 pub mod striped;
 pub mod tables;
+pub mod tiles;
 pub mod tiling;
 pub mod walk;
 pub mod window;

@@ -2,6 +2,7 @@
 //! no handle of libhdf5 and no descriptor, so it can be sent to another process.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ pub struct Snapshot {
     pub image_at: Option<u64>,
     /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
     pub sources: Vec<Source>,
+    /// The path of the log where no file has it, below the directory of the scan: the joined name of a set of netCDF files.
+    pub joined: Option<PathBuf>,
     /// The journal of an unclosed log, or the file that plays its role in another layout. A change of this file means that the
     /// log has changed.
     pub journal: Option<Source>,

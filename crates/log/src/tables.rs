@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
-use crate::{adios, classic, logvol, netcdf, scorpio, striped};
+use crate::{adios, classic, logvol, netcdf, scorpio, striped, tiles};
 use h5logfs_common::fault::Fault;
 
 /// The places of a log's record tables and data, as the scan found them. Each layout has a variant.
@@ -21,6 +21,8 @@ pub enum Tables {
     Adios(adios::Tables),
     /// netCDF files that SCORPIO wrote as ADIOS2 directories (`docs/formats/scorpio-bp.md`).
     Scorpio(scorpio::Tables),
+    /// Sets of netCDF files, one for each process (`docs/formats/netcdf-tiles.md`).
+    Tiles(tiles::Tables),
 }
 
 impl Default for Tables {
@@ -39,6 +41,7 @@ impl Tables {
             Tables::Striped(tables) => tables,
             Tables::Adios(tables) => tables,
             Tables::Scorpio(tables) => tables,
+            Tables::Tiles(tables) => tables,
         }
     }
 
@@ -52,6 +55,7 @@ impl Tables {
             Tables::Striped(tables) => tables.check(sources),
             Tables::Adios(tables) => tables.check(sources),
             Tables::Scorpio(tables) => tables.check(sources),
+            Tables::Tiles(tables) => tables.check(sources),
         }
     }
 }
@@ -65,5 +69,11 @@ impl From<striped::Tables> for Tables {
 impl From<scorpio::Tables> for Tables {
     fn from(tables: scorpio::Tables) -> Self {
         Tables::Scorpio(tables)
+    }
+}
+
+impl From<tiles::Tables> for Tables {
+    fn from(tables: tiles::Tables) -> Self {
+        Tables::Tiles(tables)
     }
 }
