@@ -2,9 +2,12 @@
 //! this directory cites).
 //!
 //! * [`names`] parses the names of members, and finds candidates in a listing.
+//! * [`named`] finds the set that a path of a user names.
 //! * `table` is the layout.
 
+pub mod named;
 pub mod names;
+pub mod recognition;
 mod table;
 
 use std::sync::Arc;
