@@ -15,10 +15,10 @@ pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         if !is_directory(path) {
-            let file = joined_of(path).unwrap_or_else(|| path.clone());
+            let file = joined_of(path);
             // A set may be named by each of its members.
-            if file == *path || !files.contains(&file) {
-                files.push(file);
+            if file.as_ref().is_none_or(|joined| !files.contains(joined)) {
+                files.push(file.unwrap_or_else(|| path.clone()));
             }
             continue;
         }
@@ -33,10 +33,9 @@ pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The path of the file that a set of netCDF files makes up, where `path` is a member.
+/// The path of the file that a set of netCDF files makes up, where `path` is that or a member.
 pub fn joined_of(path: &Path) -> Option<PathBuf> {
-    let set = tiles::named_by(path);
-    set.filter(|set| set.is_member).map(|set| set.joined)
+    tiles::named_by(path).map(|set| set.joined)
 }
 
 /// Whether a path leads to a directory that is no log.

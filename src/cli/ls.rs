@@ -90,8 +90,8 @@ pub fn run(args: LsArgs) -> Result<()> {
                 let parent = dir.path().to_owned();
                 let (_, files) = files.entry(parent).or_insert_with(|| (dir, Vec::new()));
                 // A set may be named by each of its members.
-                let is_named = file.path == *path;
-                if is_named || files.iter().all(|other| other.name != file.name) {
+                let is_known = |joined| files.iter().any(|other| other.path == joined);
+                if !joined_of(path).is_some_and(is_known) {
                     files.push(file);
                 }
             }
