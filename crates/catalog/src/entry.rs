@@ -106,8 +106,15 @@ impl CatalogEntry {
         };
         let hidden = hidden.unwrap_or_default();
         let places: HashSet<SourcePath> = files.iter().map(|file| file.place.clone()).collect();
+        // The first member stands for a set, also where it cannot be read.
+        let first = companions.states.first().map(|file| file.place.clone());
         let others = companions.states.into_iter();
         files.extend(others.filter(|file| !places.contains(&file.place)));
+        let main = first.filter(|_| is_set);
+        let main = main.and_then(|main| files.iter().position(|file| file.place == main));
+        if let Some(main) = main {
+            files.swap(0, main);
+        }
         let entry = CatalogEntry {
             files,
             companions: companions.companions.map(Mutex::new),

@@ -138,7 +138,9 @@ impl<'a> StoredScan<'a> {
         let states = self.states(snapshot)?;
         let settled = states.iter().all(|s| s.was_settled(self.since));
         let may_change = snapshot.journal.is_some() || snapshot.is_late || !settled;
-        if may_change || states.first() != Some(&self.main) {
+        // The first member of a set may be one that cannot be read.
+        let is_other = snapshot.joined.is_none() && states.first() != Some(&self.main);
+        if may_change || is_other {
             return None;
         }
         // Twice the bytes, because the list may grow while it is filled.

@@ -1,6 +1,6 @@
 //! Sets of netCDF files that make up a file: candidates by the names in a directory, and what the first member shows.
 //!
-//! Only the first member is ever opened here, and again only when it has changed.
+//! Only the first member is opened here, and again only when it has changed; a few others where it cannot be read.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -17,8 +17,8 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::tiles::named::TWO_FAMILIES;
-use h5logfs_log::tiles::names::{Candidate, MemberName};
-use h5logfs_log::tiles::recognition::{Recognized, recognize};
+use h5logfs_log::tiles::names::Candidate;
+use h5logfs_log::tiles::recognition::{Recognized, recognize_any};
 
 /// Lifetime of a look at the state of a first member. A listing asks for each member.
 const JUDGED_LIFETIME: Duration = Duration::from_millis(100);
@@ -125,11 +125,9 @@ impl Set {
             known.since = since;
             return known.recognized.clone();
         }
-        let found = MemberName::parse(&self.first).and_then(|name| {
-            let file = SourceFile::open(dir, &path).ok()?;
-            Some((file.identity(), recognize(&file, &name).ok()?))
-        });
-        let found = found.map(|(first, recognized)| Judged {
+        let open = |name: &OsStr| SourceFile::open(dir, &parent.join(name));
+        let recognized = recognize_any(&self.candidate, open).ok();
+        let found = recognized.zip(now).map(|(recognized, first)| Judged {
             first,
             since,
             recognized,

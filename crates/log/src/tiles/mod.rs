@@ -3,12 +3,21 @@
 //!
 //! * [`names`] parses the names of members, and finds candidates in a listing.
 //! * [`named`] finds the set that a path of a user names.
+//! * [`recognition`] tells whether a file is a member, by its header.
+//! * [`member`] is the header of a member, whatever its format, with `classic` and `hdf5`.
+//! * `families` says where the tile of a member lies, by the attributes of each kind of model.
 //! * `table` is the layout.
 
+mod classic;
+mod families;
+mod hdf5;
+pub mod member;
 pub mod named;
 pub mod names;
 pub mod recognition;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::names::{Candidate, Candidates, ENDING, MemberName};
-use super::recognition::{Recognized, recognize};
+use super::recognition::{Recognized, recognize_any};
 use crate::source_dir::SourceDir;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
@@ -97,15 +97,10 @@ fn candidate_in(directory: &Path, joined: &OsStr) -> Option<Option<Candidate>> {
     Candidates::one(joined, names)
 }
 
-/// What the first member of a candidate shows.
+/// What the members of a candidate show.
 fn judge(directory: &Path, candidate: &Candidate) -> Result<Recognized> {
-    let first = candidate.first();
     let dir = SourceDir::open(directory)?;
-    let file = SourceFile::open(&dir, Path::new(&first))?;
-    match MemberName::parse(&first) {
-        Some(name) => recognize(&file, &name),
-        None => Ok(Recognized::No),
-    }
+    recognize_any(candidate, |name| SourceFile::open(&dir, Path::new(name)))
 }
 
 impl NamedSet {
