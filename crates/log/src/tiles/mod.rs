@@ -2,10 +2,14 @@
 //! this directory cites).
 //!
 //! * [`names`] parses the names of members, and finds candidates in a listing.
-//! * `table` is the layout.
+//! * `table` is the layout. `parts` makes the records of a member, `hdf5` those of chunks, and `tiling` finds the shape of
+//!   chunks that follow the members.
 
+mod hdf5;
 pub mod names;
+mod parts;
 mod table;
+mod tiling;
 
 use std::sync::Arc;
 
@@ -25,6 +29,18 @@ pub enum Family {
     Roms,
     /// MITgcm's package mnc (section 6).
     Mitgcm,
+}
+
+impl Family {
+    /// The name of the models.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Fms => "FMS",
+            Family::Nemo => "NEMO or XIOS",
+            Family::Roms => "ROMS or CROCO",
+            Family::Mitgcm => "MITgcm",
+        }
+    }
 }
 
 /// A set as the scan found it. A dataset of the snapshot has the number of its variable here.
