@@ -8,13 +8,18 @@ use super::ViewArgs;
 use super::ls::logs_in;
 use h5logfs_log::log_dir;
 use h5logfs_log::part_names::log_of;
+use h5logfs_log::tiles::named as tiles;
 
 /// The files that the user has named. A directory stands for its logs, as `h5logfs ls` lists them.
 pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         if !is_directory(path) {
-            files.push(path.clone());
+            let file = joined_of(path).unwrap_or_else(|| path.clone());
+            // A set may be named by each of its members.
+            if file == *path || !files.contains(&file) {
+                files.push(file);
+            }
             continue;
         }
         let found = logs_in(path, view)?;
@@ -26,6 +31,12 @@ pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
         files.extend(found);
     }
     Ok(files)
+}
+
+/// The path of the file that a set of netCDF files makes up, where `path` is a member.
+pub fn joined_of(path: &Path) -> Option<PathBuf> {
+    let set = tiles::named_by(path);
+    set.filter(|set| set.is_member).map(|set| set.joined)
 }
 
 /// Whether a path leads to a directory that is no log.

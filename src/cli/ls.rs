@@ -16,6 +16,7 @@ use rustix::fs::OFlags;
 use serde::{Serialize, Serializer};
 
 use super::ViewArgs;
+use super::logs::joined_of;
 use super::output::{Output, fail_with_last, percent};
 use super::table::{self, number, or_dash, text};
 use super::unclosed::Unclosed;
@@ -88,7 +89,11 @@ pub fn run(args: LsArgs) -> Result<()> {
             Ok(Place::File(dir, file)) => {
                 let parent = dir.path().to_owned();
                 let (_, files) = files.entry(parent).or_insert_with(|| (dir, Vec::new()));
-                files.push(file);
+                // A set may be named by each of its members.
+                let is_named = file.path == *path;
+                if is_named || files.iter().all(|other| other.name != file.name) {
+                    files.push(file);
+                }
             }
             Err(error) => failed.push(error),
         }
@@ -149,18 +154,22 @@ impl Place {
         log_dir::check_complete(path)?;
         match walk::directory(path) {
             Ok(dir) => Ok(Place::Directory(dir)),
-            Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotADirectory => {
-                Place::of_file(path)
-            }
+            // No file has the joined name of a set.
+            Err(Error::Io { cause, .. }) if is_no_directory(&cause) => Place::of_file(path),
             Err(e) => Err(e.into()),
         }
     }
 
     fn of_file(path: &Path) -> Result<Self> {
         let (dir, name) = log_dir::walk_to(path)?;
-        let path = path.to_owned();
+        let path = joined_of(path).unwrap_or_else(|| path.to_owned());
         Ok(Place::File(dir, File { name, path }))
     }
+}
+
+fn is_no_directory(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotADirectory | NotFound)
 }
 
 /// The paths of the logs in a directory, sorted.
@@ -245,6 +254,16 @@ impl Listed {
                 files.push(File { name, path });
                 continue;
             }
+            if kind.is_file()
+                && let Some(set) = self.catalog.set_with(below, &name)
+            {
+                if set.first == name {
+                    let joined = &set.candidate.joined;
+                    let (name, path) = (below.join(joined), called(joined));
+                    files.push(File { name, path });
+                }
+                continue;
+            }
             let path = path.join(&name);
             let name = below.join(&name);
             if kind.is_file() {
@@ -296,6 +315,9 @@ struct Row {
     layout: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     datasets: Option<usize>,
+    /// Number of the files of a set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<usize>,
     /// Length of the canonical file.
     #[serde(skip_serializing_if = "Option::is_none")]
     canonical_bytes: Option<u64>,
@@ -370,6 +392,7 @@ impl Row {
             layout: Some(snapshot.log.layout().name()),
             // The datasets in files that are shown unchanged were not examined.
             datasets: (!is_flat).then_some(snapshot.datasets.len()),
+            members: snapshot.joined.is_some().then_some(snapshot.sources.len()),
             canonical_bytes: Some(view.len()),
             // A log without any dataset yet, or with lost data, has no known share.
             covered: if is_flat || is_lost || unclosed.is_some() && snapshot.datasets.is_empty() {
@@ -392,6 +415,7 @@ impl Row {
             state: State::Unreadable,
             layout: None,
             datasets: None,
+            members: None,
             canonical_bytes: None,
             covered: None,
             flush: None,
@@ -403,12 +427,16 @@ impl Row {
 
     fn cells(&self) -> [String; 7] {
         let flush = |n: u64| format!("flush {n}, ");
+        let layout = self.layout.map(|layout| match self.members {
+            Some(members) => format!("{layout}, {members} files"),
+            None => layout.to_owned(),
+        });
         let local = |time: Timestamp| time.to_zoned(TimeZone::system());
         let written = self.written.map(local);
         let written = written.map(|time| time.strftime("%Y-%m-%d %H:%M").to_string());
         [
             self.state.words().to_owned(),
-            or_dash(self.layout),
+            or_dash(layout),
             or_dash(self.datasets),
             or_dash(self.canonical_bytes.map(BinaryBytes)),
             or_dash(self.covered.map(percent)),

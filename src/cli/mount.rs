@@ -224,6 +224,7 @@ fn session_options(request: &Request, options: &MountOptions) -> fs::Options {
         read_cpu: options.read_cpu,
         passthrough: options.passthrough,
         directory_logs: options.directory_logs,
+        tiles: options.tiles,
         read: options.read.clone(),
         helper: fs::Helper::Fusermount,
     }

@@ -44,6 +44,14 @@ impl Attributes {
         Attributes { size, ..self }
     }
 
+    /// The attributes with those permissions only that are in `allowed`, too.
+    pub fn with_permissions_in(self, allowed: u16) -> Self {
+        Attributes {
+            permissions: self.permissions & allowed,
+            ..self
+        }
+    }
+
     /// The attributes with this time of change: seconds and nanoseconds.
     pub fn changed_at(self, (seconds, nanoseconds): (i64, i64)) -> Self {
         let time = time(seconds, u64::try_from(nanoseconds).unwrap_or(0));

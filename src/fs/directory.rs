@@ -32,6 +32,8 @@ pub struct Listed {
     pub inode: u64,
     /// Position after the name.
     pub next: u64,
+    /// Whether the name is that of a file which a set of netCDF files makes up. Its attributes may take a scan of many files.
+    pub is_joined: bool,
 }
 
 /// Flag in the position after an added name, which precedes the name at the position itself. No source has such positions:
@@ -83,6 +85,7 @@ impl Listed {
             kind: FileType::RegularFile,
             inode: self.inode,
             next: position | BEFORE_NEXT,
+            is_joined: false,
         }
     }
 
@@ -155,6 +158,7 @@ impl Directory {
                 // Inode number 0 would mean a deleted entry.
                 inode: entry.ino().max(1),
                 next: entry.next_entry_cookie(),
+                is_joined: false,
             });
             if entries.is_buffer_empty() {
                 break;

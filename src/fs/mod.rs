@@ -77,4 +77,4 @@ pub use mounting::{
 pub use mounts::MountId;
 pub use namespace::{enter as enter_namespace, try_mount};
 pub use session::{Options, PASSED_ON, Running, SIGNALS, start};
-pub use source_tree::DirectoryLogs;
+pub use source_tree::{DirectoryLogs, Tiles};

@@ -20,6 +20,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_log::snapshot::Source;
 use h5logfs_log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_view::View;
@@ -68,6 +69,13 @@ impl<'a> PermissionCheck<'a> {
     /// Checks all files with bytes of a view, and their directories. Takes some system calls a file.
     pub fn view(&self, view: &View) -> Result<()> {
         let mut walk = self.caller.map(PathWalk::new);
+        if view.snapshot().joined.is_some() {
+            // A set may have very many members, which are opened when they are read.
+            let members = view.snapshot().sources.iter();
+            return members
+                .map(|member| self.member(walk.as_mut(), member))
+                .collect();
+        }
         let mut last = None;
         for (place, file) in view.files() {
             // One file may contain several sources.
@@ -75,20 +83,41 @@ impl<'a> PermissionCheck<'a> {
                 self.source(walk.as_mut(), place, file)?;
             }
         }
-        if let Some(journal) = &view.snapshot().journal {
-            let place = &journal.place;
-            let dir = self.dir_of(place)?;
-            let path = dir.full_path(&place.path);
-            let opened = dir.open_below(&place.path, OFlags::PATH | OFlags::NOFOLLOW);
-            let opened = opened.map_err(|e| match e.kind() {
-                // The log has been closed. It must be looked up again.
-                io::ErrorKind::NotFound => Error::io(&path, Errno::STALE.into()),
-                _ => Error::io(&path, e),
-            })?;
-            self.held_open(&path, &opened)?;
-            self.check_path(walk.as_mut(), place, opened)?;
+        match &view.snapshot().journal {
+            Some(journal) => self.by_name(walk.as_mut(), journal).map(drop),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Checks a member of a set, which must still be the same file.
+    fn member<'p>(&self, walk: Option<&mut PathWalk<'_, 'p>>, member: &'p Source) -> Result<()> {
+        let opened = self.by_name(walk, member)?;
+        let path = || self.dir.full_path(&member.place.path);
+        let now = rustix::fs::fstat(opened).map_err(|e| Error::io(path(), e.into()))?;
+        if member.identity.is_same_file(Identity::from(&now)) {
+            Ok(())
+        } else {
+            Err(Error::io(path(), Errno::STALE.into()))
+        }
+    }
+
+    /// Checks a file that is not held open. If it is gone, the log has been closed or is another one, and must be looked up again.
+    fn by_name<'p>(
+        &self,
+        walk: Option<&mut PathWalk<'_, 'p>>,
+        file: &'p Source,
+    ) -> Result<OwnedFd> {
+        let place = &file.place;
+        let dir = self.dir_of(place)?;
+        let path = dir.full_path(&place.path);
+        let opened = dir.open_below(&place.path, OFlags::PATH | OFlags::NOFOLLOW);
+        let opened = opened.map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Error::io(&path, Errno::STALE.into()),
+            _ => Error::io(&path, e),
+        })?;
+        self.held_open(&path, &opened)?;
+        self.check_path(walk, place, &opened)?;
+        Ok(opened)
     }
 
     /// Checks one of these files, and repeats it after reopening the file, because a file server may have restarted.

@@ -4,11 +4,13 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use h5logfs_catalog::At;
+use h5logfs_catalog::lookup::sets::Set;
 use h5logfs_log::journal;
 use h5logfs_log::log_dir::{self, Naming};
 use h5logfs_log::source_dir::stat_in;
@@ -146,6 +148,8 @@ pub struct Held<'a> {
     pub flush: Option<u64>,
     /// The way from a name to the file of this path.
     pub naming: Naming,
+    /// The set of netCDF files that makes up the file, where no file has its name. Its first member stands for it.
+    pub set: Option<Arc<Set>>,
 }
 
 impl<'a> Held<'a> {
@@ -155,6 +159,16 @@ impl<'a> Held<'a> {
             path,
             flush,
             naming: Naming::File,
+            set: None,
+        }
+    }
+
+    /// The path of a set in this directory.
+    pub fn with_set(&self, set: Arc<Set>) -> Self {
+        Held {
+            naming: Naming::Joined,
+            set: Some(set),
+            ..*self
         }
     }
 
@@ -182,12 +196,17 @@ impl<'a> Held<'a> {
         self.path.file_name().unwrap_or(OsStr::new("."))
     }
 
+    /// The name of the file: that of the first member of a set.
+    fn file(&self) -> &OsStr {
+        self.set.as_ref().map_or(self.name(), |set| &set.first)
+    }
+
     pub fn stat(&self) -> io::Result<Stat> {
-        stat_in(self.directory, self.name())
+        stat_in(self.directory, self.file())
     }
 
     pub fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(self.directory, self.name(), flags, Mode::empty())
+        rustix::fs::openat(self.directory, self.file(), flags, Mode::empty())
     }
 }

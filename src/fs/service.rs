@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -208,15 +207,17 @@ impl Service {
         wait: Wait,
     ) -> Result<Lookup<Option<NamedInode>>> {
         let path = directory.path.join(&listed.name);
+        // No listing waits for the scan of a set: the kernel asks for the attributes if a program does.
+        let wait = if listed.is_joined { Wait::No } else { wait };
         let found = self
             .source
             .entry_in(&directory.fd, directory.at(&path), wait);
         self.count_look_up(&found);
         let (entry, names) = match found {
             Ok(Lookup::Known(entry)) => (entry, NameCache::of(&entry)),
-            Ok(Lookup::NeedsScan) => return Ok(Lookup::NeedsScan),
-            Err(error) if is_gone(&error) => return Ok(Lookup::Known(None)),
-            Err(_) => {
+            Ok(Lookup::NeedsScan) if !listed.is_joined => return Ok(Lookup::NeedsScan),
+            Err(error) if error.is_not_found() => return Ok(Lookup::Known(None)),
+            Ok(Lookup::NeedsScan) | Err(_) => {
                 let unknown = Entry::unknown(listed.kind, listed.inode);
                 (unknown, NameCache::Unknown)
             }
@@ -637,17 +638,27 @@ fn shown_as<'a>(
     without_front: bool,
 ) -> impl Iterator<Item = Cow<'a, Listed>> {
     let named = |naming: Naming| naming.name_for(&listed.name);
+    let is_joined = matches!(
+        shown,
+        Shown::By(Naming::Joined) | Shown::With(Naming::Joined)
+    );
     let (front, itself) = match shown {
         Shown::No => (None, None),
         Shown::As(kind) if kind != listed.kind => (None, Some(Cow::Owned(listed.of_kind(kind)))),
         Shown::As(_) => (None, Some(Cow::Borrowed(listed))),
         Shown::By(naming) => {
-            let file = named(naming).map(|name| listed.as_file(name));
+            let file = named(naming).map(|name| Listed {
+                is_joined,
+                ..listed.as_file(name)
+            });
             (None, file.map(Cow::Owned))
         }
         Shown::With(naming) => {
             let name = named(naming).filter(|_| !without_front);
-            let front = name.map(|name| listed.in_front(name, position));
+            let front = name.map(|name| Listed {
+                is_joined,
+                ..listed.in_front(name, position)
+            });
             (front, Some(Cow::Borrowed(listed)))
         }
     };
@@ -677,10 +688,6 @@ fn asked_by(user: Option<u32>) {
     if let Some(user) = user.filter(|user| !is_administrator(*user)) {
         messages::asked_by(user);
     }
-}
-
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
 }
 
 #[cfg(test)]
@@ -805,6 +812,7 @@ mod tests {
         Listed {
             name: name.into(),
             kind: FileType::RegularFile,
+            is_joined: false,
             inode: 1,
             next: 1,
         }

@@ -22,6 +22,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_log::descriptors;
 use h5logfs_log::log_dir;
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::tiles::named::{self as tiles, NamedSet};
 
 use super::allocator;
 use super::auto_unmount::Watcher;
@@ -33,7 +34,7 @@ use super::mounts::MountId;
 use super::pruner;
 use super::scheduler::Rules;
 use super::service::Service;
-use super::source_tree::{DirectoryLogs, PathFilter, SourceTree};
+use super::source_tree::{DirectoryLogs, PathFilter, SourceTree, Tiles};
 use super::watch::Watch;
 
 /// Signals that a mount handles: two end it, one drops caches, and one writes the state to the log.
@@ -67,6 +68,7 @@ pub struct Options {
     /// Whether the kernel reads plain files without the daemon, where it can.
     pub passthrough: bool,
     pub directory_logs: DirectoryLogs,
+    pub tiles: Tiles,
     pub read: ReadOptions,
     pub helper: Helper,
 }
@@ -212,12 +214,20 @@ fn expect_source(source: &Path) -> Result<()> {
 /// The real path of the source, and the source as the mount shows it. `mount_point`: the mount point, if it is known.
 fn open_source(options: &Options, mount_point: Option<&Path>) -> Result<(PathBuf, SourceTree)> {
     let source = &options.source;
-    let named = log_dir::named_by(source);
+    let set = tiles::named_by(source).filter(|set| {
+        let may_be_file = set.refused.is_some() || options.tiles == Tiles::Members;
+        !(set.is_member && may_be_file)
+    });
+    let joined = set.as_ref().map(NamedSet::name).transpose()?;
+    let named = set
+        .map(|set| set.first)
+        .or_else(|| log_dir::named_by(source));
     let real = named.as_deref().unwrap_or(source).canonicalize();
     let real = real.map_err(|e| Error::io(source, e))?;
     let metadata = fs::metadata(&real).map_err(|e| Error::io(source, e))?;
     let (dir, filter) = if is_log_file(&real, &metadata) {
         let (dir, name) = SourceDir::of_file(&real)?;
+        let name = joined.unwrap_or(name);
         let filter = PathFilter {
             without: mount_point.and_then(|at| inside(at, dir.path())),
             only: Some(name.into_os_string()),
@@ -250,7 +260,9 @@ fn open_source(options: &Options, mount_point: Option<&Path>) -> Result<(PathBuf
         spawn("index_dir", move || tidied.evict())?;
         catalog = catalog.with_store(store);
     }
-    let tree = SourceTree::new(catalog, filter).with_directory_logs(options.directory_logs);
+    let tree = SourceTree::new(catalog, filter)
+        .with_directory_logs(options.directory_logs)
+        .with_tiles(options.tiles);
     Ok((real, tree))
 }
 

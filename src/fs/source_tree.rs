@@ -14,10 +14,12 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
+use h5logfs_catalog::lookup::sets::Set;
 use h5logfs_catalog::{At, Catalog, Lookup, Presented, Wait};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
 use h5logfs_log::log_dir::{self, Naming};
+use h5logfs_log::log_files::may_hide;
 use h5logfs_log::settled::state::SettledState;
 use h5logfs_log::source_dir::stat_in;
 use h5logfs_log::source_file::Identity;
@@ -82,6 +84,18 @@ pub enum DirectoryLogs {
     Directories,
 }
 
+/// The presentation of sets of netCDF files that make up a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tiles {
+    /// The file, in place of the members.
+    Joined,
+    /// The file, and the members.
+    #[default]
+    Both,
+    /// The members. No file is made up.
+    Members,
+}
+
 /// The presentation of a name of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
@@ -142,6 +156,7 @@ pub struct SourceTree {
     catalog: Arc<Catalog>,
     filter: PathFilter,
     directory_logs: DirectoryLogs,
+    tiles: Tiles,
 }
 
 impl SourceTree {
@@ -150,6 +165,7 @@ impl SourceTree {
             catalog: Arc::new(catalog),
             filter,
             directory_logs: DirectoryLogs::default(),
+            tiles: Tiles::default(),
         }
     }
 
@@ -159,6 +175,11 @@ impl SourceTree {
             directory_logs,
             ..self
         }
+    }
+
+    /// Sets the presentation of sets of netCDF files.
+    pub fn with_tiles(self, tiles: Tiles) -> Self {
+        SourceTree { tiles, ..self }
     }
 
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -225,10 +246,27 @@ impl SourceTree {
     fn open(&self, place: &Place, version: Version, flags: OFlags) -> Result<OwnedFd> {
         let directory = self.hold_file(place, version)?;
         let file = place.of_file(version.naming());
-        let opened = Held::new(&directory, file.at()).open(flags);
+        let opened = self.held(&directory, file.at(), version)?.open(flags);
         let opened = opened.map_err(|e| self.failure(&file.path, e))?;
         self.check_version(version, &file.path, &opened)?;
         Ok(opened)
+    }
+
+    /// The file of this version at `at`, whose directory is open.
+    fn held<'a>(&self, directory: &'a OwnedFd, at: At<'a>, version: Version) -> Result<Held<'a>> {
+        let (held, naming) = (Held::new(directory, at), version.naming());
+        if naming != Naming::Joined {
+            return Ok(Held { naming, ..held });
+        }
+        let set = self.set_of(&held);
+        let set = set.ok_or_else(|| self.failure(at.path, Errno::STALE))?;
+        Ok(held.with_set(set))
+    }
+
+    /// The set of netCDF files that makes up the file of this name, where no file has it.
+    fn set_of(&self, held: &Held<'_>) -> Option<Arc<Set>> {
+        let is_shown = self.tiles != Tiles::Members && held.flush.is_none();
+        (is_shown && self.filter.shows(held.path)).then(|| self.catalog.set_at(held.path))?
     }
 
     /// Opens the file for its attributes only.
@@ -243,6 +281,12 @@ impl SourceTree {
         let stat = match shown.and_then(|()| self.stat(&held)) {
             Ok(stat) => stat,
             Err(error) => {
+                if error.is_not_found()
+                    && let Some(set) = self.set_of(&held)
+                    && let Some(joined) = self.entry_of_log(&held.with_set(set), wait)?
+                {
+                    return Ok(joined);
+                }
                 self.forget(at);
                 for naming in [Naming::Meant, Naming::Ending] {
                     if let Some(log) = self.entry_of_directory(&held, naming, wait)? {
@@ -266,6 +310,9 @@ impl SourceTree {
             }
         }
         if kind == FileType::RegularFile {
+            if self.is_hidden_member(&held) {
+                return Err(self.failure(path, Errno::NOENT));
+            }
             return self.entry_of_file(&held, wait);
         }
         if kind == FileType::Directory
@@ -302,9 +349,14 @@ impl SourceTree {
             path: &naming.file(held.path),
             flush: held.flush,
             naming,
+            set: None,
         };
-        let entry = self.entry_of_file(&file, wait)?;
-        Ok(match entry {
+        self.entry_of_log(&file, wait)
+    }
+
+    /// Like [`entry_of_file`](Self::entry_of_file); `None` for a file that is shown unchanged.
+    fn entry_of_log(&self, held: &Held<'_>, wait: Wait) -> Result<Option<Lookup<Entry>>> {
+        Ok(match self.entry_of_file(held, wait)? {
             Lookup::Known(entry) if entry.version.is_as_it_is() => None,
             entry => Some(entry),
         })
@@ -333,6 +385,7 @@ impl SourceTree {
                 len,
                 grows,
                 modified,
+                allowed,
             }) => {
                 entry.version = Version::View {
                     device,
@@ -341,6 +394,9 @@ impl SourceTree {
                     naming: held.naming,
                 };
                 entry.attributes = entry.attributes.with_size(len);
+                if let Some(allowed) = allowed {
+                    entry.attributes = entry.attributes.with_permissions_in(allowed);
+                }
                 if let Some(time) = modified {
                     entry.attributes = match held.flush {
                         Some(_) => entry.attributes.changed_at(time),
@@ -415,10 +471,7 @@ impl SourceTree {
         let directory = self.hold_file(place, version)?;
         let file = &place.of_file(version.naming());
         let path = &file.path;
-        let held = Held {
-            naming: version.naming(),
-            ..Held::new(&directory, file.at())
-        };
+        let held = self.held(&directory, file.at(), version)?;
         let check = self.permission_check(caller);
         if let Some(view) = self.looked_up(place, version) {
             check.view(&view)?;
@@ -566,6 +619,38 @@ impl SourceTree {
 
     /// The presentation of a name of an open directory.
     pub fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<Shown> {
+        let itself = self.shows_itself(directory, listed, wait);
+        if !self.has_joined_name(directory, listed) {
+            return itself;
+        }
+        itself.map(|itself| match itself {
+            Shown::No => Shown::By(Naming::Joined),
+            _ => Shown::With(Naming::Joined),
+        })
+    }
+
+    /// Whether a set of netCDF files makes up a file, and this is its first member, beside which it is listed.
+    fn has_joined_name(&self, directory: &Directory, listed: &Listed) -> bool {
+        let may_have = self.tiles != Tiles::Members && directory.flush.is_none();
+        let set = may_have.then(|| self.catalog.set_with(&directory.path, &listed.name));
+        set.flatten().is_some_and(|set| {
+            let joined = directory.path.join(&set.candidate.joined);
+            set.first == listed.name && self.filter.shows(&joined)
+        })
+    }
+
+    /// Whether the file is a member of a set that is shown in its place.
+    fn is_hidden_member(&self, held: &Held<'_>) -> bool {
+        if self.tiles != Tiles::Joined || held.flush.is_some() {
+            return false;
+        }
+        let parent = held.path.parent().unwrap_or(Path::new(""));
+        let set = self.catalog.set_with(parent, held.name());
+        set.is_some_and(|set| may_hide(held.directory, &set.first, held.name()).unwrap_or(false))
+    }
+
+    /// Like [`shows`](Self::shows), for the name itself.
+    fn shows_itself(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<Shown> {
         let path = directory.path.join(&listed.name);
         if !self.filter.shows(&path) || !self.may_list(directory, listed) {
             return Lookup::Known(Shown::No);
@@ -573,6 +658,7 @@ impl SourceTree {
         let held = Held::new(&directory.fd, directory.at(&path));
         let kind = self.kind(&held, listed);
         match kind {
+            FileType::RegularFile if self.is_hidden_member(&held) => Lookup::Known(Shown::No),
             FileType::RegularFile if directory.flush.is_some() => {
                 let found = self.entry_in(&directory.fd, held.at(), wait);
                 match found {

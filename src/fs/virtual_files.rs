@@ -132,6 +132,7 @@ pub fn listing(number: u64) -> Piece {
         kind,
         inode,
         next,
+        is_joined: false,
     });
     Piece::from_start(listed.collect())
 }

@@ -65,7 +65,17 @@ impl FollowedState {
     pub fn of(snapshot: &Snapshot, files: impl IntoIterator<Item = PathBuf>) -> Self {
         let is_closed = snapshot.is_closed();
         let mut further = Vec::new();
-        if !is_closed && snapshot.journal.is_none() {
+        if snapshot.joined.is_some() {
+            // Models write to all members at once. New ones show in the directory.
+            let mut files = files.into_iter();
+            let first = files.next();
+            further.extend(
+                first
+                    .as_ref()
+                    .and_then(|file| Some(file.parent()?.to_owned())),
+            );
+            further.extend(first.into_iter().chain(files.last()));
+        } else if !is_closed && snapshot.journal.is_none() {
             for file in files {
                 further.extend(file.parent().map(Path::to_owned));
                 further.push(file);

@@ -26,10 +26,11 @@ use h5logfs_log::log_dir;
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::tiles::named;
 use h5logfs_log::walk;
 use h5logfs_view::View;
 
-use crate::lookup::{self, Listings, unscanned};
+use crate::lookup::{Listings, Main, unscanned};
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use crate::options::ReadOptions;
 use crate::workers::{Limits, Workers, one_close};
@@ -238,9 +239,10 @@ pub fn take_in(path: &Path, options: &ReadOptions) -> Result<Option<String>> {
 
 /// Deletes the log at `path` with all files that belong to it, such as subfiles and journal. Returns `false` where
 /// there is no log, and for a log of a single file, which is deleted as any other file. Fails where a job writes the
-/// log, and for a log that is a directory.
+/// log, for a log that is a directory, and for a set of netCDF files.
 pub fn delete(path: &Path, options: &ReadOptions) -> Result<bool> {
     log_dir::check_change(path)?;
+    named::check_change(path, "delete them one by one")?;
     let Some(snapshot) = snapshot(path, options)? else {
         return Ok(false);
     };
@@ -284,19 +286,20 @@ fn of_log_once<T>(
     options: &ReadOptions,
     act: impl Fn(&InUse, Candidate<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
-    let source = SourceFile::open(dir, relative)?;
     let settings = &options.settings;
-    let look = lookup::look(dir, relative, &source, settings, &Listings::default())?;
+    let listings = Listings::default();
+    let main = Main::open(dir, relative, &listings)?;
+    let look = main.look(dir, relative, settings, &listings)?;
     if !look.may_be_log {
         return Ok(None);
     }
-    let companions = companion_states(dir, &look);
+    let (companions, _) = companion_states(dir, &look);
     let shared = shared::of(options.memory);
     let candidate = Candidate {
         dir,
         settings,
         relative,
-        source: &source,
+        source: &main.source,
         look: &look,
         companions: &companions,
         before: &|snapshot| shared.before(dir, options, snapshot),

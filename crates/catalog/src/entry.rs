@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::Presented;
 use crate::lookup::Listings;
-use crate::lookup::companions::{self, Companions};
+use crate::lookup::companions::{self, Companions, NamesNow};
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::Error;
 use h5logfs_log::log_files::LogFiles;
@@ -49,6 +49,8 @@ pub struct CompanionStates {
     pub companions: Option<Companions>,
     /// The states of the companion files that belong to the file.
     pub states: Vec<Source>,
+    /// The permission bits that all members of a set allow; `None` for any other file.
+    pub allowed: Option<u16>,
 }
 
 /// Facts about a path, and the states of the files from which they are known.
@@ -59,6 +61,8 @@ pub struct CatalogEntry {
     /// See [`CompanionStates::companions`]. The lock is held while the owners of new files are asked for, because
     /// waiting threads would ask for the same.
     companions: Option<Mutex<Companions>>,
+    /// Whether the files are a set of netCDF files.
+    is_set: bool,
     /// Names in the directory of the main file that lead to other files of the log, and are not listed. Only a view has
     /// any.
     pub hidden: HashSet<OsString>,
@@ -90,13 +94,24 @@ impl CatalogEntry {
         presented: Presented,
         view: Weak<View>,
     ) -> Self {
-        let hidden = companion_names(&files).unwrap_or_default();
+        let is_set = companions
+            .companions
+            .as_ref()
+            .is_some_and(|found| found.set.is_some());
+        // The directory's names show which members a set has.
+        let hidden = if is_set {
+            None
+        } else {
+            companion_names(&files)
+        };
+        let hidden = hidden.unwrap_or_default();
         let places: HashSet<SourcePath> = files.iter().map(|file| file.place.clone()).collect();
         let others = companions.states.into_iter();
         files.extend(others.filter(|file| !places.contains(&file.place)));
         let entry = CatalogEntry {
             files,
             companions: companions.companions.map(Mutex::new),
+            is_set,
             hidden,
             lifetime: None,
             is_transient: matches!(&presented, Presented::Broken(e) if is_transient(e)),
@@ -158,6 +173,7 @@ impl CatalogEntry {
         let presented = Presented::View {
             generation: view.generation(),
             len: view.len(),
+            allowed: companions.allowed,
             grows: snapshot.journal.is_some() && !is_of_flush,
             modified: if is_of_flush {
                 snapshot.flushed_at.map(seconds)
@@ -165,8 +181,9 @@ impl CatalogEntry {
                 let journal = snapshot.journal.as_ref();
                 let journal = journal.map(|journal| journal.identity.modified);
                 // A program that writes to such a file need not touch the member that is listed.
-                let is_flat = snapshot.log.layout().flat().is_some();
-                let files = snapshot.sources.iter().filter(|_| is_flat);
+                // The files of a set are equal.
+                let all = snapshot.log.layout().flat().is_some() || snapshot.joined.is_some();
+                let files = snapshot.sources.iter().filter(|_| all);
                 journal.or_else(|| files.map(|file| file.identity.modified).max())
             },
         };
@@ -241,8 +258,12 @@ impl CatalogEntry {
     }
 
     /// Whether the files are still in the same state. A log of a running job may have very many data files, and readers
-    /// may ask for new flushes all the time. So these files are compared once in a while, however many readers ask.
-    pub fn are_unchanged(&self, is_unchanged: impl Fn(&Source) -> bool) -> bool {
+    /// may ask for new flushes all the time. So these files are compared once in a while, however many readers ask. Of a set
+    /// only the first member is compared, unless the file is opened (`is_open`).
+    pub fn are_unchanged(&self, is_open: bool, is_unchanged: impl Fn(&Source) -> bool) -> bool {
+        if self.is_set && !is_open {
+            return self.files.first().is_some_and(is_unchanged);
+        }
         let grows =
             self.is_of_flush || matches!(self.presented, Presented::View { grows: true, .. });
         let of_all = !grows || self.begins_comparison();
@@ -283,20 +304,25 @@ impl CatalogEntry {
         let Some(companions) = &self.companions else {
             return true;
         };
-        let Ok(named) = companions::named(dir, relative, listings) else {
-            return false;
-        };
         let mut known = companions.lock();
         let must_compare =
             known.has_foreign() && !self.is_within(FOREIGN_LIFETIME, &self.owners_compared);
-        if named == known.named && !must_compare {
-            return true;
-        }
+        let named = match known.names_now(dir, relative, listings) {
+            Ok(NamesNow::Same) if !must_compare => return true,
+            Ok(NamesNow::Same) => known.named.clone(),
+            Ok(NamesNow::Other(named)) => named,
+            Ok(NamesNow::Gone) | Err(_) => return false,
+        };
         let owner = self.files.first().map_or(0, |log| log.identity.owner);
         let files = LogFiles::of_owner(dir, relative, owner);
         let now = if must_compare {
             self.set_now(&self.owners_compared);
-            Companions::default().renamed(&files, named)
+            let set = known.set.clone();
+            let none = Companions {
+                set,
+                ..Companions::default()
+            };
+            none.renamed(&files, named)
         } else {
             known.renamed(&files, named)
         };

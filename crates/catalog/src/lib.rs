@@ -60,7 +60,8 @@ use h5logfs_view::{Compared, View};
 pub use at::At;
 use at::{Entries, Key};
 use entry::{CatalogEntry, CompanionStates};
-use lookup::{Listings, Look};
+use lookup::sets::Set;
+use lookup::{Listings, Look, Main};
 use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use outdated::Outdated;
 use reported::Reported;
@@ -129,6 +130,8 @@ pub enum Presented {
         grows: bool,
         /// Time of this state in seconds and nanoseconds since 1970, where the log file alone does not tell it.
         modified: Option<(i64, i64)>,
+        /// The permission bits that all files of the log allow, where those of the log file do not decide alone.
+        allowed: Option<u16>,
     },
     /// No such state. A file that is no log has only its present one.
     Absent,
@@ -156,8 +159,7 @@ fn plain(source: &SourceFile, signature: Option<u64>) -> Result<Presented> {
 
 /// Whether `view` shows the log at `relative`.
 fn is_at(view: &View, relative: &Path) -> bool {
-    let main = view.snapshot().sources.first();
-    main.is_some_and(|main| main.place.dir == 0 && main.place.path == relative)
+    view.snapshot().is_at(relative)
 }
 
 /// Bytes that a remembered path counts with.
@@ -169,7 +171,7 @@ fn weight(path: &Path, bytes: usize) -> u64 {
 struct LookedAt {
     /// Begin of the look-up.
     since: Instant,
-    source: SourceFile,
+    main: Main,
     look: Look,
 }
 
@@ -434,8 +436,14 @@ impl Catalog {
         if self.scanning.is_taken(&at.key()) {
             return Ok(Lookup::NeedsScan);
         }
+        let since = Instant::now();
+        let main = self.open_main(at.path)?;
+        // A set is scanned in any case, and a look at it asks for each member.
+        if main.set.is_some() {
+            return Ok(Lookup::NeedsScan);
+        }
         // Most files of a tree are no logs, and a few of their bytes show it.
-        let seen = self.look_at(at.path)?;
+        let seen = self.look(since, at.path, main)?;
         if seen.look.may_be_log {
             return Ok(Lookup::NeedsScan);
         }
@@ -444,11 +452,8 @@ impl Catalog {
 
     /// The entry of a file that a look-up has found to be no log.
     fn plain_entry(&self, at: At<'_>, seen: LookedAt) -> Result<Arc<CatalogEntry>> {
-        let LookedAt {
-            since,
-            source,
-            look,
-        } = seen;
+        let LookedAt { since, main, look } = seen;
+        let source = &main.source;
         if let Some(foreign) = look.foreign_diagnostic() {
             let file = source.metadata()?;
             let level = self.reported.level(&file, log::Level::Info, Some(&foreign));
@@ -456,26 +461,41 @@ impl Catalog {
         }
         let companions = CompanionStates {
             companions: look.companions,
-            states: Vec::new(),
+            ..CompanionStates::default()
         };
-        let plain = plain(&source, look.signature)?;
-        Ok(self.entry_without_view(since, at, &source, plain, companions))
+        let plain = plain(source, look.signature)?;
+        Ok(self.entry_without_view(since, at, &main, plain, companions))
     }
 
     fn look_at(&self, relative: &Path) -> Result<LookedAt> {
         let since = Instant::now();
-        let source = SourceFile::open(&self.dir, relative)?;
-        let settings = &self.settings;
-        let look = lookup::look(&self.dir, relative, &source, settings, &self.listings)?;
-        Ok(LookedAt {
-            since,
-            source,
-            look,
-        })
+        let main = self.open_main(relative)?;
+        self.look(since, relative, main)
+    }
+
+    fn open_main(&self, relative: &Path) -> Result<Main> {
+        Main::open(&self.dir, relative, &self.listings)
+    }
+
+    fn look(&self, since: Instant, relative: &Path, main: Main) -> Result<LookedAt> {
+        let look = main.look(&self.dir, relative, &self.settings, &self.listings)?;
+        Ok(LookedAt { since, main, look })
+    }
+
+    /// The set of netCDF files that makes up the file at `relative`, where no file is. `None` where there is none.
+    pub fn set_at(&self, relative: &Path) -> Option<Arc<Set>> {
+        self.listings.set_at(&self.dir, relative)
+    }
+
+    /// The set of netCDF files that has `name` in the directory `parent`, and makes up a file. A listing asks for each name, so
+    /// the answer may be that of a moment ago. `None` where there is none.
+    pub fn set_with(&self, parent: &Path, name: &OsStr) -> Option<Arc<Set>> {
+        self.listings.set_with(&self.dir, parent, name)
     }
 
     /// The entry of the file, if all files that it was made from are still in the same state. `identity` is that of the
-    /// file itself, if the caller knows it.
+    /// file itself, if the caller knows it from a `stat`. Then the file is not opened yet, and not all members of a set are
+    /// compared.
     fn current(&self, at: At<'_>, identity: Option<Identity>) -> Option<Arc<CatalogEntry>> {
         self.forget_deleted();
         let entry = self.entries.get(at)?;
@@ -486,12 +506,15 @@ impl Catalog {
         // An open view holds its files, so no other file can get their inode numbers.
         let may_grow = entry.is_of_flush && entry.view.strong_count() > 0;
         let is_unchanged = |file: &Source| {
-            let is_main = file.place.dir == 0 && file.place.path == at.path;
+            let is_main = entry
+                .files
+                .first()
+                .is_some_and(|main| main.place == file.place);
             let now = identity.filter(|_| is_main);
             let now = now.or_else(|| opening::identity(&self.dir, &file.place));
             now.is_some_and(|now| file.identity.is_still(now, file.grows || may_grow))
         };
-        let is_current = entry.are_unchanged(is_unchanged)
+        let is_current = entry.are_unchanged(identity.is_none(), is_unchanged)
             && entry.has_same_companions(&self.dir, at.path, &self.listings);
         if is_current {
             Some(entry)
@@ -609,16 +632,13 @@ impl Catalog {
         before: Option<&CatalogEntry>,
         seen: LookedAt,
     ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
-        let LookedAt {
-            since,
-            source,
-            look,
-        } = seen;
+        let LookedAt { since, main, look } = seen;
+        let source = &main.source;
         let _scope = messages::scope();
         let file = source.metadata()?;
         messages::about(file.uid());
         let path = source.path().display();
-        let states = companion_states(&self.dir, &look);
+        let (states, allowed) = companion_states(&self.dir, &look);
         let relative = at.path;
         let journal = self.journal_of(relative);
         // Comparisons are kept for the newest flush only.
@@ -628,7 +648,7 @@ impl Catalog {
             dir: &self.dir,
             settings: &at.settings(&self.settings),
             relative,
-            source: &source,
+            source,
             look: &look,
             companions: &states,
             before: &|snapshot| before?.generation_of(snapshot),
@@ -637,6 +657,7 @@ impl Catalog {
         let mut companions = CompanionStates {
             companions: look.companions,
             states,
+            allowed: main.set.is_some().then_some(allowed),
         };
         let presented = match opened {
             Ok(opened) => {
@@ -652,7 +673,7 @@ impl Catalog {
             }
             Err(Error::NotALog { reason, .. }) => {
                 log::debug!("{path}: passed through: {reason}");
-                plain(&source, look.signature)?
+                plain(source, look.signature)?
             }
             Err(Error::NoFlush { reason, .. }) if !is_present => {
                 log::debug!("{path}: {reason}");
@@ -676,7 +697,7 @@ impl Catalog {
                 Presented::Broken(Arc::new(error.shortened()))
             }
         };
-        let entry = self.entry_without_view(since, at, &source, presented, companions);
+        let entry = self.entry_without_view(since, at, &main, presented, companions);
         Ok((entry, None))
     }
 
@@ -704,11 +725,11 @@ impl Catalog {
         &self,
         since: Instant,
         at: At<'_>,
-        source: &SourceFile,
+        main: &Main,
         presented: Presented,
         companions: CompanionStates,
     ) -> Arc<CatalogEntry> {
-        let main = Source::whole(SourcePath::below(at.path), source.identity());
+        let main = Source::whole(SourcePath::below(&main.place), main.source.identity());
         let entry = CatalogEntry::new(since, vec![main], companions, presented, Weak::new());
         self.remember(at, entry)
     }

@@ -66,14 +66,18 @@ pub(crate) fn identity(dir: &SourceDir, place: &SourcePath) -> Option<Identity> 
     Some(Identity::from(&stat))
 }
 
-/// The present states of the companion files that a look-up has found.
-pub(crate) fn companion_states(dir: &SourceDir, look: &Look) -> Vec<Source> {
-    let state = |path: &SourcePath| {
-        let identity = identity(dir, path)?;
-        Some(Source::whole(path.clone(), identity))
-    };
-    let own = look.companions.iter().flat_map(|found| &found.own);
-    own.filter_map(state).collect()
+/// The present states of the companion files that a look-up has found, and the permissions that all of them allow.
+pub(crate) fn companion_states(dir: &SourceDir, look: &Look) -> (Vec<Source>, u16) {
+    const ALL: u16 = 0o777;
+    let (mut states, mut allowed) = (Vec::new(), ALL);
+    for place in look.companions.iter().flat_map(|found| &found.own) {
+        let stat = dir.of(place).and_then(|dir| dir.stat(&place.path));
+        if let Ok(stat) = stat {
+            allowed &= (stat.st_mode & u32::from(ALL)) as u16;
+            states.push(Source::whole(place.clone(), Identity::from(&stat)));
+        }
+    }
+    (states, allowed)
 }
 
 impl Opener {

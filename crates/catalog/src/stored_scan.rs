@@ -189,7 +189,9 @@ impl<'a> StoredScan<'a> {
                 place.path = new.join(place.path.strip_prefix(&old).ok()?);
             }
         }
-        let main = snapshot.sources.first()?;
-        (main.place == SourcePath::below(self.relative)).then_some(())
+        if let Some(joined) = &mut snapshot.joined {
+            *joined = new.join(joined.strip_prefix(&old).ok()?);
+        }
+        snapshot.is_at(self.relative).then_some(())
     }
 }

@@ -161,6 +161,11 @@ impl Error {
         is_stale(cause)
     }
 
+    /// Whether the file is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+    }
+
     /// This error with short texts, for a cache. Reasons may quote a file, at any length.
     pub fn shortened(mut self) -> Self {
         match &mut self {

@@ -62,7 +62,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 pub use file::read_only;
 pub use memory::{Announced, Withdrawn, Written, announce};
-pub use open::{check_replaceable, delete_log, parse_options, path_of};
+pub use open::{check_replaceable, delete_log, is_member, parse_options, path_of};
 pub use written::{is_written, note};
 
 /// `H5PL_TYPE_VFD`: the kind of this plug-in.

@@ -126,6 +126,10 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Canonical
         Ok(Opened::Plain) => Ok(None),
         // HDF5's family driver writes its members with this driver if it is the default.
         Ok(Opened::Log(open)) if request.has(access::WRITE) && is_family(&open) => Ok(None),
+        // A model writes its member.
+        Ok(Opened::Log(open)) if request.has(access::WRITE) && is_member(&open, request.path()) => {
+            Ok(None)
+        }
         Ok(Opened::Log(open)) => {
             // Before libhdf5 truncates a file, it opens it for writing to see whether it is already open. So this succeeds,
             // and every use of the file is refused.
@@ -149,6 +153,11 @@ fn is_family(log: &OpenLog) -> bool {
         Tables::Striped(tables) => tables.kind == Kind::Family,
         _ => false,
     }
+}
+
+/// Whether the log is a set of netCDF files, and the program has named one of them.
+pub fn is_member(log: &OpenLog, path: &Path) -> bool {
+    log.view().snapshot().joined.is_some() && path.exists()
 }
 
 /// The path of the file to which a name leads. A new file may have the name of a log that is a directory, with a suffix.

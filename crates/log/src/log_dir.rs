@@ -20,6 +20,8 @@ use rustix::io::Errno;
 use crate::adios::names;
 use crate::ownership::{Ownership, belongs};
 use crate::source_dir::SourceDir;
+use crate::tiles::named::{self as tiles, NamedSet};
+use crate::tiles::names::MemberName;
 use crate::walk;
 use h5logfs_adios::header::Header;
 use h5logfs_common::error::{Error, Result};
@@ -45,13 +47,15 @@ pub enum Naming {
     Ending,
     /// The name is that of the file that the program meant, which SCORPIO made a directory: that without `.bp`.
     Meant,
+    /// The name is that of the file that a set of netCDF files makes up. The first of these is the log file.
+    Joined,
 }
 
 impl Naming {
     /// The directory to which a name or path refers in this way; `None` where it cannot be one.
     pub fn directory(self, path: &Path) -> Option<PathBuf> {
         match self {
-            Naming::File => None,
+            Naming::File | Naming::Joined => None,
             Naming::Directory => Some(path.to_owned()),
             Naming::Ending => {
                 let name = path.file_name()?.as_bytes();
@@ -65,10 +69,12 @@ impl Naming {
         }
     }
 
-    /// The name that leads in this way to the log in a directory of the name `directory`; `None` if there is none.
+    /// The name that leads in this way to the log in a directory of the name `directory`, or to that whose first member has this
+    /// name; `None` if there is none.
     pub fn name_for(self, directory: &OsStr) -> Option<OsString> {
         match self {
             Naming::File => None,
+            Naming::Joined => MemberName::parse(directory).map(|member| member.joined()),
             Naming::Directory => Some(directory.to_owned()),
             Naming::Ending => Some(with(directory, ENDING)),
             Naming::Meant => {
@@ -196,7 +202,7 @@ pub fn naming_of(path: &Path) -> Option<(Naming, PathBuf)> {
     ways.into_iter().find_map(|naming| {
         let directory = naming.directory(path)?;
         let leads_there = match naming {
-            Naming::File => false,
+            Naming::File | Naming::Joined => false,
             Naming::Directory => is_log(&directory),
             Naming::Ending => is_log(&directory) && is_missing(),
             Naming::Meant => scorpio::is_meant(path, &directory),
@@ -205,20 +211,28 @@ pub fn naming_of(path: &Path) -> Option<(Naming, PathBuf)> {
     })
 }
 
-/// The log file of the log at `path`: `path` itself, or the index in it where it is a directory.
+/// The log file of the log at `path`: `path` itself, the index in it where it is a directory, or the first member where it names
+/// a set of netCDF files.
 pub fn file_of(path: &Path) -> PathBuf {
-    named_by(path).map_or_else(|| path.to_owned(), |directory| directory.join(FILE))
+    if let Some(directory) = named_by(path) {
+        return directory.join(FILE);
+    }
+    let set = tiles::named_by(path).filter(|set| set.refused.is_none() || !set.is_member);
+    set.map_or_else(|| path.to_owned(), |set| set.first)
 }
 
 /// [`SourceDir::of_file`] for the log file of the log at `path`. The log file of a directory is found below the parent
-/// of this directory.
+/// of this directory. For a set of netCDF files the path is the joined one, which no file has. A member of a set that is refused
+/// counts as the file that it is.
 pub fn place_of(path: &Path) -> Result<(SourceDir, PathBuf)> {
-    place_by(path, SourceDir::of_file)
+    let set = tiles::named_by(path).filter(|set| set.refused.is_none() || !set.is_member);
+    place_by(path, set, SourceDir::of_file)
 }
 
-/// [`place_of`] by [`walk::directory_of`], for a user who names a log. Fails where [`check_complete`] does.
+/// [`place_of`] by [`walk::directory_of`], for a user who names a log. Fails where [`check_complete`] does, and for each file of a
+/// set that is refused.
 pub fn walk_to(path: &Path) -> Result<(SourceDir, PathBuf)> {
-    place_by(path, |path| {
+    place_by(path, tiles::named_by(path), |path| {
         check_complete(path)?;
         walk::directory_of(path)
     })
@@ -277,8 +291,12 @@ fn why_none(path: &Path) -> Option<String> {
 
 fn place_by(
     path: &Path,
+    set: Option<NamedSet>,
     find: impl Fn(&Path) -> Result<(SourceDir, PathBuf)>,
 ) -> Result<(SourceDir, PathBuf)> {
+    if let Some(set) = set {
+        return set.place(path, find);
+    }
     let Some(mut directory) = named_by(path) else {
         return find(path);
     };

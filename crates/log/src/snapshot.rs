@@ -2,7 +2,7 @@
 //! no handle of libhdf5 and no descriptor, so it can be sent to another process.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
@@ -346,6 +346,14 @@ impl Snapshot {
         match &self.log {
             Tables::Netcdf(tables) => tables.logs.is_empty(),
             _ => self.journal.is_none(),
+        }
+    }
+
+    /// Whether the log is at this path below the directory of the scan.
+    pub fn is_at(&self, relative: &Path) -> bool {
+        match (&self.joined, self.sources.first()) {
+            (Some(joined), _) => joined == relative,
+            (None, main) => main.is_some_and(|main| main.place == SourcePath::below(relative)),
         }
     }
 

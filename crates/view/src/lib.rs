@@ -159,8 +159,9 @@ impl View {
         saved: Option<StoreEntry>,
     ) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let main = snapshot.sources.first().map(|s| s.place.path.as_path());
-        let main = dir.full_path(main.unwrap_or(Path::new("")));
+        let main = snapshot.sources.first().map(|s| &s.place.path);
+        let main = snapshot.joined.as_ref().or(main);
+        let main = dir.full_path(main.map_or(Path::new(""), |main| main));
         snapshot.check().map_err(|e| Error::of(&main, e))?;
         let task = budget.task(None);
         let reservation = reserve(&task, &snapshot, budget.limits(), &main)?;
@@ -227,11 +228,16 @@ impl View {
         &self.snapshot
     }
 
-    /// Path of the log file, or of the directory that is the log.
+    /// Path of the log file, of the directory that is the log, or of the file that a set of netCDF files makes up.
     pub fn path(&self) -> PathBuf {
-        let main = self.sources.first();
-        main.map(|s| log_dir::name_of(s.path()).to_owned())
-            .unwrap_or_default()
+        let Some(main) = self.sources.first().map(SourceFile::path) else {
+            return PathBuf::new();
+        };
+        let joined = self.snapshot.joined.as_ref();
+        match joined.and_then(|joined| joined.file_name()) {
+            Some(name) => main.with_file_name(name),
+            None => log_dir::name_of(main).to_owned(),
+        }
     }
 
     /// The files with the bytes of the log, each with the place where it was found. The journal is not among them.

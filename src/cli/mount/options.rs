@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::cli::THIS_PROGRAM;
 use crate::cli::suggest::did_you_mean;
-use crate::fs::DirectoryLogs;
+use crate::fs::{DirectoryLogs, Tiles};
 use h5logfs_catalog::options::{self, ReadOption, ReadOptions};
 use h5logfs_catalog::workers;
 
@@ -65,6 +65,7 @@ pub struct MountOptions {
     pub read_cpu: Duration,
     pub passthrough: bool,
     pub directory_logs: DirectoryLogs,
+    pub tiles: Tiles,
     pub log_file: Option<PathBuf>,
     pub read: ReadOptions,
 }
@@ -89,6 +90,7 @@ impl Default for MountOptions {
             read_cpu: DEFAULT_READ_CPU,
             passthrough: true,
             directory_logs: DirectoryLogs::default(),
+            tiles: Tiles::default(),
             log_file: None,
             read: read_options(),
         }
@@ -135,7 +137,7 @@ const fn given(form: &'static str, set: Setter) -> Value {
     }
 }
 
-const OWN: [MountOption; 9] = [
+const OWN: [MountOption; 10] = [
     MountOption {
         name: "allow_other",
         value: Value::Flag(|options, on| options.allow_other = on),
@@ -189,6 +191,24 @@ const OWN: [MountOption; 9] = [
         help: "how logs that are directories, as NAME.bp, are shown: as HDF5 files, or unchanged, with an HDF5 file NAME.bp.h5, \
                of SCORPIO NAME, beside each",
         default: "file",
+    },
+    MountOption {
+        name: "tiles",
+        value: given("joined|both|members", |options, name, value| {
+            options.tiles = match value {
+                b"joined" => Tiles::Joined,
+                b"both" => Tiles::Both,
+                b"members" => Tiles::Members,
+                _ => bail!(
+                    "{name}={}: expected joined, both or members",
+                    String::from_utf8_lossy(value)
+                ),
+            };
+            Ok(())
+        }),
+        help: "how sets of netCDF files, one for each process, as NAME.nc.0000, NAME.nc.0001, are shown: as the file NAME.nc that they \
+               make up, in their place; as this file and the members; or as the members only",
+        default: "both",
     },
     MountOption {
         name: "log_file",
@@ -376,7 +396,7 @@ mod tests {
         let options = parse(&[
             "allow_other,cache_size=2G,chunk=8M",
             "threads=3,auto_unmount,log_file=/tmp/a=b,index_memory=1G",
-            "index_dir=/scratch/kept,index_dir_size=20M,read_cpu=7,bp=directory",
+            "index_dir=/scratch/kept,index_dir_size=20M,read_cpu=7,bp=directory,tiles=joined",
         ])
         .unwrap();
         assert_eq!(
@@ -388,6 +408,7 @@ mod tests {
                 read_cpu: Duration::from_secs(7),
                 passthrough: true,
                 directory_logs: DirectoryLogs::Directories,
+                tiles: Tiles::Joined,
                 log_file: Some("/tmp/a=b".into()),
                 read: ReadOptions {
                     memory: MemoryLimits {
@@ -530,6 +551,15 @@ mod tests {
         assert_eq!(shown("bp=file"), DirectoryLogs::Files);
         assert_eq!(shown("bp=directory"), DirectoryLogs::Directories);
         assert!(complaint("bp=both").contains("file or directory"));
+    }
+
+    #[test]
+    fn sets_are_shown_as_files_or_as_their_members() {
+        let shown = |list: &str| parse(&[list]).unwrap().tiles;
+        assert_eq!(shown("tiles=joined"), Tiles::Joined);
+        assert_eq!(shown("tiles=both"), Tiles::Both);
+        assert_eq!(shown("tiles=members"), Tiles::Members);
+        assert!(complaint("tiles=off").contains("joined, both or members"));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Companion files: they make a log of another file, which does not change when they come and go.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::listings::Listings;
+use super::sets::Set;
 use h5logfs_common::error::Result;
 use h5logfs_log::journal::{self, kept::path_of_kept};
 use h5logfs_log::log_dir;
@@ -12,12 +15,14 @@ use h5logfs_log::part_names;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 
 /// The companion files of one file. They may come and go without a change of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Companions {
-    /// All files with names of companion files, sorted.
+    /// All files with names of companion files: sorted, those of a set by number.
     pub named: Vec<SourcePath>,
     /// The files that belong to the log (see [`ownership`](h5logfs_log::ownership)).
     pub own: Vec<SourcePath>,
+    /// The set of netCDF files whose members these are. They are all of the log.
+    pub set: Option<Arc<Set>>,
 }
 
 impl Companions {
@@ -28,13 +33,55 @@ impl Companions {
 
     /// The companion files after the names have become `named`. Only files with new names are examined.
     pub fn renamed(&self, files: &LogFiles<'_>, named: Vec<SourcePath>) -> Self {
+        let known: HashSet<&SourcePath> = self.named.iter().collect();
+        let known_own: HashSet<&SourcePath> = self.own.iter().collect();
         let is_own = |place: &&SourcePath| {
-            let is_new = self.named.binary_search(place).is_err();
-            self.own.binary_search(place).is_ok() || (is_new && !is_foreign(files, place))
+            known_own.contains(place) || (!known.contains(place) && !is_foreign(files, place))
         };
-        let own = named.iter().filter(is_own).cloned().collect();
-        Companions { named, own }
+        Companions {
+            own: named.iter().filter(is_own).cloned().collect(),
+            named,
+            set: self.set.clone(),
+        }
     }
+
+    /// The names of these files now, for the log at `relative`.
+    pub fn names_now(
+        &self,
+        dir: &SourceDir,
+        relative: &Path,
+        listings: &Listings,
+    ) -> Result<NamesNow> {
+        let Some(set) = &self.set else {
+            let now = named(dir, relative, listings)?;
+            return Ok(if now == self.named {
+                NamesNow::Same
+            } else {
+                NamesNow::Other(now)
+            });
+        };
+        // A file of the joined name counts as itself.
+        if dir.stat(relative).is_ok() {
+            return Ok(NamesNow::Gone);
+        }
+        let parent = relative.parent().unwrap_or(Path::new(""));
+        Ok(match listings.set_at(dir, relative) {
+            Some(now) if now.candidate == set.candidate => NamesNow::Same,
+            Some(now) => NamesNow::Other(now.places(parent)),
+            None => NamesNow::Gone,
+        })
+    }
+}
+
+/// The names of companion files, compared with earlier ones.
+#[derive(Debug)]
+pub enum NamesNow {
+    /// They are the same.
+    Same,
+    /// They are these.
+    Other(Vec<SourcePath>),
+    /// The set of netCDF files is gone.
+    Gone,
 }
 
 fn is_foreign(files: &LogFiles<'_>, place: &SourcePath) -> bool {
@@ -80,7 +127,12 @@ pub fn companions(files: &LogFiles<'_>, listings: &Listings) -> Result<(Companio
     let mut foreign = ForeignFiles::default();
     let is_own = |place: &&SourcePath| !foreign.add_if_foreign(files, place);
     let own = named.iter().filter(is_own).cloned().collect();
-    Ok((Companions { named, own }, foreign))
+    let companions = Companions {
+        named,
+        own,
+        set: None,
+    };
+    Ok((companions, foreign))
 }
 
 /// The files whose names make them companions of the file at `relative`, sorted. They lie in its directory or in the
@@ -117,6 +169,11 @@ pub(super) fn parts(dir: &SourceDir, relative: &Path) -> Vec<SourcePath> {
     let kept = kept.take_while(|path| dir.stat(path).is_ok());
     parts.extend(kept.map(SourcePath::below));
     parts.extend(named(dir, relative, &Listings::default()).unwrap_or_default());
+    if dir.stat(relative).is_err()
+        && let Some(set) = Listings::default().set_at(dir, relative)
+    {
+        parts.extend(set.places(relative.parent().unwrap_or(Path::new(""))));
+    }
     if let Some(directory) = log_dir::directory_of(relative) {
         let names = dir.list(directory).unwrap_or_default();
         let others = names.into_iter().filter(|name| name != log_dir::FILE);

@@ -7,14 +7,18 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::sets::{Set, Sets};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::lru::Lru;
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_log::part_names::named_after;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::Identity;
+use h5logfs_log::tiles::named::may_be_joined;
+use h5logfs_log::tiles::names::{Candidates, MemberName};
 
 /// Bytes for all listings.
 const MEMORY: usize = 16 << 20;
@@ -32,6 +36,8 @@ const LARGE: Duration = Duration::from_millis(5);
 const REST: u32 = 9;
 /// The longest such time.
 const LONGEST_REST: Duration = Duration::from_secs(2);
+/// Lifetime of a comparison of a listing with its directory, for who lists the directory and asks for each name.
+const COMPARISON_LIFETIME: Duration = Duration::from_millis(50);
 
 type Key = (u16, PathBuf);
 
@@ -54,6 +60,10 @@ struct Listing {
     cost: Duration,
     /// Names of logs, by the names of their log files. `None` where they are too many to be kept.
     logs: Option<HashMap<OsString, Vec<OsString>>>,
+    /// Sets of netCDF files; none where their names are too many to be kept.
+    sets: Sets,
+    /// Time of the last comparison with the directory: milliseconds after `begun`.
+    compared: AtomicU64,
     memory: usize,
 }
 
@@ -98,6 +108,27 @@ impl Listings {
         Ok(logs)
     }
 
+    /// The set that makes up the file at `relative`, which is missing. `None` where there is none.
+    pub fn set_at(&self, dir: &SourceDir, relative: &Path) -> Option<Arc<Set>> {
+        let name = relative.file_name().filter(|name| may_be_joined(name))?;
+        let parent = relative.parent().unwrap_or(Path::new(""));
+        let set = self.get(dir, 0, parent).ok()?.sets.get(name)?;
+        set.is_joined(dir, parent).then_some(set)
+    }
+
+    /// The set that has `name` in the directory `parent`. It may be the set of a moment ago. `None` where there is none.
+    pub fn set_with(&self, dir: &SourceDir, parent: &Path, name: &OsStr) -> Option<Arc<Set>> {
+        let joined = MemberName::parse(name)?.joined();
+        let recent = self.known.get(&(0, parent.to_owned()));
+        let recent = recent.filter(|listing| listing.was_just_compared());
+        let listing = match recent {
+            Some(listing) => listing,
+            None => self.get(dir, 0, parent).ok()?,
+        };
+        let set = listing.sets.get(&joined)?;
+        (set.candidate.has(name) && set.is_joined(dir, parent)).then_some(set)
+    }
+
     fn get(&self, dir: &SourceDir, number: u16, directory: &Path) -> std::io::Result<Arc<Listing>> {
         let asked = Instant::now();
         let key = (number, directory.to_owned());
@@ -106,6 +137,7 @@ impl Listings {
         if let Some(known) = &known
             && (known.is_complete(now) || known.may_rest())
         {
+            known.set_compared();
             return Ok(Arc::clone(known));
         }
         let large = known.filter(|known| known.cost >= LARGE);
@@ -127,7 +159,9 @@ impl Listings {
         let now = Identity::from(&dir.stat(directory)?);
         let same = self.known.get(&key).filter(|known| known.directory == now);
         let since = same.map_or(seen, |known| known.since);
-        let listing = Arc::new(Listing::read(dir, directory, now, since)?);
+        let before = self.known.get(&key);
+        let before = before.as_ref().map(|known| &known.sets);
+        let listing = Arc::new(Listing::read(dir, directory, now, since, before)?);
         let own = size_of::<Listing>() + OVERHEAD + key.1.as_os_str().len();
         let weight = (own + listing.memory) as u64;
         self.known.insert(key, Arc::clone(&listing), weight);
@@ -141,11 +175,16 @@ impl Listing {
         path: &Path,
         directory: Identity,
         since: Instant,
+        sets_before: Option<&Sets>,
     ) -> std::io::Result<Self> {
         let begun = Instant::now();
         let mut logs: HashMap<OsString, Vec<OsString>> = HashMap::new();
         let mut memory = 0;
+        let (mut candidates, mut of_candidates) = (Candidates::default(), 0);
         dir.visit(path, |name| {
+            if of_candidates <= LARGEST {
+                of_candidates += candidates.add(name);
+            }
             let Some(log) = named_after(name).filter(|_| memory <= LARGEST) else {
                 return;
             };
@@ -159,14 +198,37 @@ impl Listing {
         })?;
         logs.values_mut().for_each(|names| names.sort());
         let fits = memory <= LARGEST;
+        if of_candidates > LARGEST {
+            let path = dir.full_path(path);
+            log::info!(
+                "{}: too many numbered netCDF files: none are joined",
+                path.display()
+            );
+            candidates = Candidates::default();
+            of_candidates = 0;
+        }
+        let sets = Sets::new(candidates.into_sets(), sets_before);
+        sets.note_ambiguous(&dir.full_path(path), sets_before);
         Ok(Listing {
             directory,
             since,
             begun,
             cost: begun.elapsed(),
             logs: fits.then_some(logs),
-            memory: if fits { memory } else { 0 },
+            sets,
+            compared: AtomicU64::new(0),
+            memory: of_candidates + if fits { memory } else { 0 },
         })
+    }
+
+    fn set_compared(&self) {
+        let now = self.begun.elapsed().as_millis() as u64;
+        self.compared.store(now, Ordering::Relaxed);
+    }
+
+    fn was_just_compared(&self) -> bool {
+        let last = Duration::from_millis(self.compared.load(Ordering::Relaxed));
+        self.begun.elapsed() < last + COMPARISON_LIFETIME
     }
 
     /// Whether the listing has all names of the directory in the state `now`. Any later change would show in the

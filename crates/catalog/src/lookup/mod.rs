@@ -4,15 +4,18 @@
 //!   knows the [names](h5logfs_log::part_names) of the files of a log.
 //! * [`companions`](mod@companions) finds the files beside a log that belong to it.
 //! * `listings` remembers the names in directories.
+//! * [`sets`] finds the sets of netCDF files that make up a file.
 //! * [`unscanned`] makes the snapshots of files that need no scan.
 //! * [`overwrite`] keeps files of logs from being written over.
 
 pub mod companions;
 mod listings;
 pub mod overwrite;
+pub mod sets;
 pub mod unscanned;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use listings::Listings;
 
@@ -30,9 +33,10 @@ use h5logfs_log::scan::{ScanRequest, Scanner, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
+use sets::Set;
 
 /// Facts about a file that need no scan.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Look {
     /// Whether a scan may find a log.
     pub may_be_log: bool,
@@ -78,6 +82,49 @@ impl Look {
                 reason: format!("{reason}; {foreign}"),
             }),
             error => error,
+        }
+    }
+}
+
+/// The file at a path, open.
+#[derive(Debug)]
+pub struct Main {
+    /// The log file, or the first member of a set.
+    pub source: SourceFile,
+    /// Its path below the directory.
+    pub place: PathBuf,
+    /// The set that makes up the file at the path.
+    pub set: Option<Arc<Set>>,
+}
+
+impl Main {
+    /// Opens the file at `relative`. Where there is none, a set of netCDF files may make it up.
+    pub fn open(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Self> {
+        match SourceFile::open(dir, relative) {
+            Ok(source) => Ok(Main {
+                source,
+                place: relative.to_owned(),
+                set: None,
+            }),
+            Err(error) if error.is_not_found() => match listings.set_at(dir, relative) {
+                Some(set) => set.open(dir, relative),
+                None => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a first look at the file, which was opened at `relative`.
+    pub fn look(
+        &self,
+        dir: &SourceDir,
+        relative: &Path,
+        settings: &Settings,
+        listings: &Listings,
+    ) -> Result<Look> {
+        match &self.set {
+            Some(set) => Ok(set.look(&LogFiles::of(dir, relative, &self.source))),
+            None => look(dir, relative, &self.source, settings, listings),
         }
     }
 }
@@ -182,8 +229,9 @@ pub fn scan_file(
     relative: &Path,
     settings: &Settings,
 ) -> Result<Reserved<Snapshot>> {
-    let source = SourceFile::open(dir, relative)?;
-    let look = look(dir, relative, &source, settings, &Listings::default())?;
+    let listings = Listings::default();
+    let main = Main::open(dir, relative, &listings)?;
+    let look = main.look(dir, relative, settings, &listings)?;
     let request = ScanRequest {
         dir,
         relative,
@@ -192,7 +240,7 @@ pub fn scan_file(
         known: None,
     };
     let scanned = match look.unscanned {
-        Some(kind) => unscanned::snapshot(task, request, &source, kind),
+        Some(kind) => unscanned::snapshot(task, request, &main.source, kind),
         None => scanner.scan(task, request),
     };
     look.complete(scanned)

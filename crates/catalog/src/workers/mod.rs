@@ -101,7 +101,7 @@ impl Workers {
 impl Scanner for Workers {
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
         let limits = &self.limits;
-        let file = request.dir.stat(request.relative);
+        let file = request.dir.stat(request.file());
         let file = file.map_err(|e| Error::io(request.dir.full_path(request.relative), e))?;
         match &self.policy {
             Policy::Once(once) => {

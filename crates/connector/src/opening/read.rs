@@ -157,7 +157,10 @@ pub fn delete(info: &Info, request: &Request<'_>) -> Result<Option<Status>, Faul
 /// The log of a request, if it is only read.
 fn log_to_read(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> {
     let log = log_at(info, request)?;
-    if log.is_some() && request.has(access::WRITE) {
+    let is_written = request.has(access::WRITE);
+    // A model writes its member of a set.
+    let log = log.filter(|log| !is_written || !h5logfs_file_driver::is_member(log, request.path()));
+    if log.is_some() && is_written {
         return Err(h5logfs_file_driver::read_only(request.path()).into());
     }
     Ok(log)

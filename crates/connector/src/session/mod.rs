@@ -161,6 +161,7 @@ impl Session {
         let path = request.path();
         let identity = Identity::of(info, path)
             .or_else(|| Identity::of(info, &log_dir::named_by(path)?))
+            .or_else(|| Identity::of(info, &log_dir::file_of(path)))
             .ok_or_else(|| format!("{}: the file does not exist any more", path.display()))?;
         let mut session = Session::of_file(path.to_owned(), identity, access, kind);
         session.close_degree = CloseDegree::of(info, request.fapl);

@@ -18,6 +18,7 @@ use h5logfs_log::part_names::log_of;
 use h5logfs_log::settled::record::{Mark, Superblock};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_log::tiles::named as tiles;
 use h5logfs_log::walk;
 use h5logfs_log::{find_signature, netcdf};
 
@@ -34,6 +35,9 @@ pub enum Intent {
 const COPY_INSTEAD: &str =
     "it cannot be settled in place. `h5logfs compact` makes an ordinary HDF5 file of it, beside it";
 
+/// The advice for a set of netCDF files.
+const JOIN_INSTEAD: &str = "`h5logfs export` and `h5logfs compact` make one file of them";
+
 /// An open file. It is locked until dropped.
 #[derive(Debug)]
 pub struct Held {
@@ -49,6 +53,7 @@ impl Held {
     /// Opens the file at `path`; symbolic links are followed. Fails with the reason where it cannot be settled.
     pub fn open(path: &Path, intent: Intent) -> Result<Self> {
         log_dir::check_change_for(&log_dir::file_of(path), COPY_INSTEAD)?;
+        tiles::check_change(path, JOIN_INSTEAD)?;
         let (dir, name) = walk::directory_of(path)?;
         let path = dir.full_path(&name);
         check_place(&path)?;

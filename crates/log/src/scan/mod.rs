@@ -25,6 +25,7 @@ pub use shape::Chunking;
 use crate::journal::sealed::KnownFlush;
 use crate::snapshot::Snapshot;
 use crate::source_dir::{SourceDir, SourcePath};
+use crate::tiles::names::MemberName;
 use h5logfs_common::error::Result;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
@@ -34,7 +35,7 @@ use h5logfs_common::task::Task;
 pub struct ScanRequest<'a> {
     /// The directory below which all files of the log lie.
     pub dir: &'a SourceDir,
-    /// The log file, below the directory.
+    /// The log file, below the directory; or the joined name of a set, which no file has.
     pub relative: &'a Path,
     /// The files whose presence makes a log of it, and that belong to it. The look-up of the catalog finds them. `None`
     /// for a file that needs none.
@@ -55,6 +56,21 @@ impl<'a> ScanRequest<'a> {
             settings,
             known: None,
         }
+    }
+
+    /// The members, by number, where the request is for a set of netCDF files. Then no file is at its path.
+    pub fn members(&self) -> Option<&'a [SourcePath]> {
+        let members = self.companions?;
+        let first = members.first()?;
+        let joined = MemberName::parse(first.path.file_name()?)?.joined();
+        let is_set = self.relative.file_name() == Some(&joined);
+        is_set.then_some(members)
+    }
+
+    /// The path of the log file: that of the first member of a set.
+    pub fn file(&self) -> &'a Path {
+        let first = self.members().and_then(|members| members.first());
+        first.map_or(self.relative, |first| &first.path)
     }
 }
 

@@ -2,12 +2,15 @@
 //! this directory cites).
 //!
 //! * [`names`] parses the names of members, and finds candidates in a listing.
-//! * `table` is the layout. `parts` makes the records of a member, `hdf5` those of chunks, and `tiling` finds the shape of
-//!   chunks that follow the members.
+//! * [`named`] finds the set that a path of a user names.
+//! * `table` is the layout. `parts` makes the records of a member, `chunks` those of netCDF-4 members, and `tiling` finds the
+//!   shape of chunks that follow the members.
 
-mod hdf5;
+mod chunks;
+pub mod named;
 pub mod names;
 mod parts;
+pub mod recognition;
 mod table;
 mod tiling;
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::Family;
 
 /// The ending of netCDF files.
-const ENDING: &[u8] = b".nc";
+pub(super) const ENDING: &[u8] = b".nc";
 /// The most digits of a number. More would be a date with a time.
 const MOST_DIGITS: usize = 9;
 
@@ -86,16 +86,58 @@ fn of_number<'n>(family: Family, stem: &'n [u8], number: &[u8]) -> Option<Member
 pub struct Candidate {
     /// The family to which the names belong.
     pub family: Family,
-    /// Number and name of each member, by ascending number. There is at least one.
-    pub members: Vec<(u32, OsString)>,
+    /// The name of the file that the set makes up.
+    pub joined: OsString,
+    /// The number of each member and its digits, by ascending number. There is at least one.
+    members: Vec<(u32, u8)>,
 }
 
 impl Candidate {
+    /// Number of members.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there is no member, which never happens.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The names of the members, by ascending number.
+    pub fn names(&self) -> impl Iterator<Item = OsString> {
+        let members = self.members.iter();
+        members.map(|(number, digits)| self.name(*number, *digits))
+    }
+
     /// The name of the first member: of those that are there, the one with the lowest number.
-    pub fn first(&self) -> &OsStr {
-        self.members
-            .first()
-            .map_or(OsStr::new(""), |(_, name)| name)
+    pub fn first(&self) -> OsString {
+        self.names().next().unwrap_or_default()
+    }
+
+    /// Whether this is the name of a member.
+    pub fn has(&self, name: &OsStr) -> bool {
+        let Some(member) = MemberName::parse(name) else {
+            return false;
+        };
+        let known = (member.number, member.digits as u8);
+        let is_member = self.members.binary_search(&known).is_ok();
+        is_member && member.family == self.family && member.joined() == self.joined
+    }
+
+    fn name(&self, number: u32, digits: u8) -> OsString {
+        let width = usize::from(digits);
+        let number = match self.family {
+            Family::Fms => format!(".{number:0width$}"),
+            Family::Nemo => format!("_{number:0width$}.nc"),
+            Family::Roms => format!(".{number:0width$}.nc"),
+            Family::Mitgcm => format!(".t{number:0width$}.nc"),
+        };
+        let joined = self.joined.as_bytes();
+        let stem = match self.family {
+            Family::Fms => joined,
+            _ => joined.strip_suffix(ENDING).unwrap_or(joined),
+        };
+        OsStr::from_bytes(&[stem, number.as_bytes()].concat()).to_owned()
     }
 }
 
@@ -105,12 +147,16 @@ pub struct Candidates(HashMap<OsString, Collected>);
 
 #[derive(Debug, Default)]
 struct Collected {
-    /// `None` before the first name, and where names of two families have the same joined name.
+    /// `None` before the first name.
     family: Option<Family>,
-    members: Vec<(u32, usize, OsString)>,
+    members: Vec<(u32, u8)>,
     /// Names of two families: none of them is a set.
     is_ambiguous: bool,
 }
+
+/// Bytes of a member, and of a joined name without its text.
+const EACH_MEMBER: usize = 2 * size_of::<(u32, u8)>();
+const EACH_NAME: usize = size_of::<(OsString, Collected)>() + 32;
 
 impl Candidates {
     /// Adds a name. Returns the bytes that it takes.
@@ -119,28 +165,38 @@ impl Candidates {
             return 0;
         };
         let joined = member.joined();
-        let bytes = 2 * joined.len() + name.len();
+        let bytes = if self.0.contains_key(&joined) {
+            EACH_MEMBER
+        } else {
+            EACH_MEMBER + EACH_NAME + joined.len()
+        };
         let collected = self.0.entry(joined).or_default();
         collected.is_ambiguous |= collected.family.is_some_and(|own| own != member.family);
         collected.family = Some(member.family);
-        let one = (member.number, member.digits, name.to_owned());
-        collected.members.push(one);
+        // A name has at most `MOST_DIGITS`.
+        collected.members.push((member.number, member.digits as u8));
         bytes
     }
 
-    /// The candidates, by joined name.
-    pub fn into_sets(self) -> HashMap<OsString, Candidate> {
-        let sets = self.0.into_iter();
-        sets.filter_map(|(joined, collected)| Some((joined, collected.candidate()?)))
-            .collect()
+    /// The candidates, by joined name; `None` where names of two families have the same joined name.
+    pub fn into_sets(self) -> HashMap<OsString, Option<Candidate>> {
+        let mut sets = HashMap::new();
+        for (joined, collected) in self.0 {
+            if collected.is_ambiguous {
+                sets.insert(joined, None);
+            } else if let Some(candidate) = collected.candidate(&joined) {
+                sets.insert(joined, Some(candidate));
+            }
+        }
+        sets
     }
 
-    /// The candidate of one joined name among `names`.
-    pub fn one<'n>(joined: &OsStr, names: impl Iterator<Item = &'n OsStr>) -> Option<Candidate> {
+    /// [`Candidates::into_sets`] for one joined name among `names`; `None` where there is no candidate.
+    pub fn one(joined: &OsStr, names: impl Iterator<Item = OsString>) -> Option<Option<Candidate>> {
         let mut all = Candidates::default();
         for name in names {
-            if MemberName::parse(name).is_some_and(|member| member.joined() == joined) {
-                all.add(name);
+            if MemberName::parse(&name).is_some_and(|member| member.joined() == joined) {
+                all.add(&name);
             }
         }
         all.into_sets().remove(joined)
@@ -148,12 +204,11 @@ impl Candidates {
 }
 
 impl Collected {
-    fn candidate(mut self) -> Option<Candidate> {
-        let family = self.family.filter(|_| !self.is_ambiguous)?;
+    fn candidate(mut self, joined: &OsStr) -> Option<Candidate> {
+        let family = self.family?;
         self.members.sort_unstable();
-        let (first, digits, _) = self.members.first()?;
-        let (first, digits) = (*first, *digits);
-        let mut others = self.members.iter().map(|(_, digits, _)| *digits);
+        let (first, digits) = *self.members.first()?;
+        let mut others = self.members.iter().map(|(_, digits)| *digits);
         let are_equal = match family {
             // Regional files have 4 digits, and 5 from 10,000 on.
             Family::Fms if digits == 4 => others.all(|digits| matches!(digits, 4 | 5)),
@@ -165,10 +220,10 @@ impl Collected {
             Family::Nemo => !is_alone && (digits >= 4 || first == 0),
             Family::Roms | Family::Mitgcm => !is_alone,
         };
-        let members = self.members.into_iter();
         (are_equal && may_be_one).then(|| Candidate {
             family,
-            members: members.map(|(number, _, name)| (number, name)).collect(),
+            joined: joined.to_owned(),
+            members: self.members,
         })
     }
 }
@@ -246,7 +301,12 @@ mod tests {
         });
         let sets = all.into_sets().into_iter();
         let mut sets: Vec<_> = sets
-            .map(|(joined, set)| (joined.into_string().unwrap(), set.members.len()))
+            .map(|(joined, set)| {
+                (
+                    joined.into_string().unwrap(),
+                    set.map_or(0, |set| set.len()),
+                )
+            })
             .collect();
         sets.sort();
         sets
@@ -260,22 +320,44 @@ mod tests {
         assert_eq!(sets(&["r.nc.9999", "r.nc.10000"]), one("r.nc", 2));
         assert_eq!(sets(&["a_0000.nc", "a_0001.nc"]), one("a.nc", 2));
         assert_eq!(sets(&["a_0.nc", "a_1.nc"]), one("a.nc", 2));
-        assert_eq!(sets(&["a.0.nc", "a.1.nc", "a.t001.nc"]), []);
-        // One name, numbers that do not begin with 0, other digits, and two families.
+        // Two families.
+        assert_eq!(sets(&["a.0.nc", "a.1.nc", "a.t001.nc"]), one("a.nc", 0));
+        let two = ["a.nc.0000", "a_0000.nc", "a_0001.nc"];
+        assert_eq!(sets(&two), one("a.nc", 0));
+        // One name, numbers that do not begin with 0, and other digits.
         for none in [
             &["a_0001.nc"][..],
             &["a_1.nc", "a_2.nc"],
             &["a_9.nc", "a_10.nc"],
             &["a.nc.0000", "a.nc.000001"],
-            &["a.nc.0000", "a_0000.nc", "a_0001.nc"],
         ] {
             assert_eq!(sets(none), [], "{none:?}");
         }
-        let names = ["a_0001.nc", "a_0000.nc", "b_0000.nc"].map(OsStr::new);
-        let found = Candidates::one(OsStr::new("a.nc"), names.into_iter()).unwrap();
-        assert_eq!(
-            (found.first(), found.members.len()),
-            (OsStr::new("a_0000.nc"), 2)
-        );
+        let names = ["a_0001.nc", "a_0000.nc", "b_0000.nc"].map(OsString::from);
+        let found = Candidates::one(OsStr::new("a.nc"), names.into_iter());
+        let found = found.unwrap().unwrap();
+        assert_eq!((found.first(), found.len()), ("a_0000.nc".into(), 2));
+        assert!(found.has(OsStr::new("a_0001.nc")));
+        for other in ["a_0002.nc", "b_0000.nc", "a_00001.nc", "a.nc.0001"] {
+            assert!(!found.has(OsStr::new(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn names_of_members_are_made_again() {
+        for names in [
+            &["r.nc.0003", "r.nc.9999", "r.nc.10000"][..],
+            &["a_0000.nc", "a_0012.nc"],
+            &["a.00.nc", "a.11.nc"],
+            &["s.0000000000.t001.nc", "s.0000000000.t120.nc"],
+        ] {
+            let mut all = Candidates::default();
+            names.iter().rev().for_each(|name| {
+                assert!(all.add(OsStr::new(name)) > 0);
+            });
+            let sets: Vec<_> = all.into_sets().into_values().flatten().collect();
+            assert_eq!(sets.len(), 1);
+            assert!(sets[0].names().eq(names.iter().map(OsString::from)));
+        }
     }
 }

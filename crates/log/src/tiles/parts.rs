@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::hdf5::Hdf5Members;
+use super::chunks::Hdf5Members;
 use super::{Axis, Member, Variable};
 use crate::layout::DatasetRecords;
 use crate::model::{Encoding, StoredBytes};

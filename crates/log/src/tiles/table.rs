@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::hdf5::Hdf5Members;
+use super::chunks::Hdf5Members;
 use super::parts::{Adder, Whole};
 use super::{Axis, FileKind, Holders, Member, Tables, Variable};
 use crate::conversion::Constant;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::hdf5::Hdf5Members;
+use super::chunks::Hdf5Members;
 use super::{Axis, FileKind, Tables, Variable};
 use crate::source_file::SourceFile;
 use crate::tiling::{Tiling, Tilings};

@@ -11,6 +11,7 @@ use h5logfs_log::logvol::remains::Remains;
 use h5logfs_log::part_names::log_of;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::tiles::named as tiles;
 use h5logfs_log::walk;
 use h5logfs_log::{carries_mark, find_signature, netcdf};
 
@@ -18,10 +19,14 @@ use h5logfs_log::{carries_mark, find_signature, netcdf};
 const NOTHING_TO_RECOVER: &str = "there is nothing to recover. Its complete steps are read as they are, also while a job writes it or after \
     the job has died; what a job has put into a step that it did not complete is known to ADIOS2 alone";
 
+/// The reason for a set of netCDF files.
+const NOTHING_IN_MEMBERS: &str = "there is nothing to recover. They are read as they are, also while a model writes them or after it has died";
+
 /// The directory of the log file at `path`, and the file's name there. Fails if `path` is no file, or is a part of a
 /// log.
 pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
     log_dir::check_change_for(&log_dir::file_of(path), NOTHING_TO_RECOVER)?;
+    tiles::check_change(path, NOTHING_IN_MEMBERS)?;
     let journal = journal::path_of(path);
     let (dir, name) = walk::directory_of(path).map_err(|e| match &e {
         Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound && journal.exists() => {
