@@ -3,15 +3,24 @@
 //!
 //! * [`names`] parses the names of members, and finds candidates in a listing.
 //! * [`named`] finds the set that a path of a user names.
+//! * [`recognition`] tells whether a file is a member, by its header.
+//! * [`member`] is the header of a member, whatever its format, with `classic` and `hdf5`.
+//! * `families` says where the tile of a member lies, by the attributes of each kind of model.
 //! * `table` is the layout. `parts` makes the records of a member, `chunks` those of netCDF-4 members, and `tiling` finds the
 //!   shape of chunks that follow the members.
 
 mod chunks;
+mod classic;
+mod families;
+mod hdf5;
+pub mod member;
 pub mod named;
 pub mod names;
 mod parts;
 pub mod recognition;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tiling;
 
 use std::sync::Arc;

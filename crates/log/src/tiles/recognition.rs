@@ -1,30 +1,47 @@
-//! Stub.
+//! Whether a file is a member of a set, by its header (section 9).
 
+use super::Family;
+use super::families;
+use super::hdf5;
+use super::member::{Format, MemberHeader};
 use super::names::MemberName;
 use crate::source_file::SourceFile;
-use h5logfs_common::error::Result;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 
-/// What the content of a first member shows.
+/// What the first member of a candidate says of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recognized {
-    /// The file is a member of a set.
+    /// The files of this stem are members of a set.
     Set,
-    /// The reason.
+    /// They are, but of a kind that is not joined. The reason goes on after the name of the file.
     Refused(String),
-    /// An ordinary file.
+    /// They are ordinary files.
     No,
 }
 
-/// Stub.
-pub fn recognize(file: &SourceFile, _: &MemberName<'_>) -> Result<Recognized> {
-    let mut magic = [0; 3];
-    if file.len() < 3 {
+/// Reads the header of `file`, which has this name and is the first of its stem. Fails where the header is cut off or broken, or
+/// cannot be read: another file of the stem may tell.
+pub fn recognize(file: &SourceFile, name: &MemberName<'_>) -> Result<Recognized> {
+    by_header(file, name).map_err(|fault| Error::of(file.path(), fault))
+}
+
+fn by_header(file: &SourceFile, name: &MemberName<'_>) -> std::result::Result<Recognized, Fault> {
+    let format = Format::of(file)?;
+    if format.is_none() && !file.is_empty() {
         return Ok(Recognized::No);
     }
-    file.read_exact_at(&mut magic, 0)?;
-    Ok(if &magic == b"CDF" {
-        Recognized::Set
-    } else {
-        Recognized::No
-    })
+    let mut is_marked = false;
+    if let Some(Format::Hdf5 { base }) = format {
+        is_marked = families::has_mark(name.family, &hdf5::attributes(file, base)?);
+        if !is_marked && name.family != Family::Fms {
+            return Ok(Recognized::No);
+        }
+    }
+    match MemberHeader::read(file) {
+        Ok(header) => Ok(families::recognize(name, &header)),
+        Err(Fault::Refused(reason)) if is_marked => Ok(Recognized::Refused(reason)),
+        Err(Fault::Refused(_)) => Ok(Recognized::No),
+        Err(fault) => Err(fault),
+    }
 }
