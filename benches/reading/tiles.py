@@ -1,7 +1,7 @@
 """Writes sets of netCDF files, one for each process of a model, for the benchmark, and checks what is shown of them.
 
 tiles.py fields KIND SHARE PATH: 8 x 8 members of one variable of four records of twenty levels, 500 MB divided by SHARE, in the
-directory PATH: out.nc.0000 and so on. KIND: classic, or deflated (netCDF-4).
+files PATH.0000 and so on. KIND: classic, or deflated (netCDF-4).
 tiles.py many MEMBERS PATH: so many members of 30 variables with 365 records, without bytes on the disk.
 tiles.py check SHARE PATH: prints what is wrong in a file that shows the first one.
 """
@@ -37,7 +37,7 @@ def member(path, kind, number, share, base):
     high, wide = sides(share)
     row, column = divmod(number, TILES)
     form = {"classic": "NETCDF3_64BIT_OFFSET", "deflated": "NETCDF4"}[kind]
-    with netCDF4.Dataset(f"{path}/out.nc.{number:04}", "w", format=form) as out:
+    with netCDF4.Dataset(f"{path}.{number:04}", "w", format=form) as out:
         out.set_fill_off()
         out.NumFilesInSet = numpy.int32(TILES * TILES)
         for name, length in (("x", wide), ("y", high), ("z", LEVELS), ("time", None)):
@@ -58,7 +58,6 @@ def member(path, kind, number, share, base):
 
 
 def fields(kind, share, path):
-    os.makedirs(path)
     base = smooth(share)
     for number in range(TILES * TILES):
         member(path, kind, number, share, base)
@@ -66,9 +65,8 @@ def fields(kind, share, path):
 
 def many(members, path):
     """All members have one header but for their places, so each is a patched copy of the first."""
-    os.makedirs(path)
     columns = 100
-    side, records, first = 10, 365, f"{path}/out.nc.0000"
+    side, records, first = 10, 365, f"{path}.0000"
     with netCDF4.Dataset(first, "w", format="NETCDF3_64BIT_OFFSET") as out:
         out.set_fill_off()
         out.NumFilesInSet = numpy.int32(members)
@@ -88,7 +86,7 @@ def many(members, path):
         own = bytearray(header)
         for mark, at in zip(marks, (column, row)):
             own[mark : mark + 8] = b"".join(n.to_bytes(4, "big") for n in (at * side + 1, (at + 1) * side))
-        with open(f"{path}/out.nc.{number:04}", "wb") as out:
+        with open(f"{path}.{number:04}", "wb") as out:
             out.write(own[:size])
             out.truncate(size)
 
