@@ -289,7 +289,8 @@ impl Bench {
         Ok(prepared)
     }
 
-    /// A log that is a directory of ADIOS2, which `write` makes. Nothing is compared, and there is no native form yet.
+    /// A log that is a directory of ADIOS2, or a set of netCDF files with a joined name, which `write` makes at a path. Nothing is
+    /// compared, and there is no native form yet.
     pub fn adopt_directory(
         &self,
         name: &str,
@@ -303,7 +304,10 @@ impl Bench {
     fn dir(&self, name: &str, datasets: Vec<Dataset>) -> Result<Prepared> {
         let prepared = Prepared {
             dir: self.scratch.path().join(name),
-            name: format!("{}.h5", name.trim_end_matches(".log.h5")),
+            name: match name.strip_suffix(".nc") {
+                Some(_) => name.to_owned(),
+                None => format!("{}.h5", name.trim_end_matches(".log.h5")),
+            },
             datasets,
             written: None,
         };

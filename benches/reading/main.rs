@@ -14,6 +14,7 @@ mod client;
 mod generate;
 mod mounts;
 mod report;
+mod scripts;
 mod statistics;
 mod work;
 

@@ -50,7 +50,7 @@ impl Unclosed {
         Some(Unclosed {
             flush: snapshot.flushes,
             asked: (snapshot.asked < snapshot.flushes).then_some(snapshot.asked),
-            state: journal.as_ref().map_or(JobState::Unknown, JobState::of),
+            state: state_of(journal.as_ref()),
             job: journal.as_ref().and_then(journal::job_of),
             // The scan has already reported damage of the files.
             unflushed: (journal.as_ref())
@@ -79,8 +79,12 @@ impl Unclosed {
 
 /// Whether the job that writes the log `file` still runs. `journal` is the place of its journal.
 pub fn job_state(file: &Path, journal: &SourcePath) -> JobState {
-    let journal = open(file, journal);
-    journal.map_or(JobState::Unknown, JobState::of)
+    state_of(open(file, journal).ok().as_ref())
+}
+
+fn state_of(journal: Option<&SourceFile>) -> JobState {
+    let descriptor = journal.and_then(SourceFile::descriptor);
+    descriptor.map_or(JobState::Unknown, JobState::of)
 }
 
 /// Data that no flush of a log covers. The journal is not read here: a hostile one takes much memory, and the scan has read

@@ -17,6 +17,7 @@ use h5logfs_common::messages;
 use h5logfs_common::task::Task;
 use h5logfs_log::descriptors;
 use h5logfs_log::settled::state::SettledState;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_view::View;
 use h5logfs_view::cache::Generation;
 
@@ -57,7 +58,7 @@ impl Handle {
     /// The number of descriptors that the handle takes. All handles of a view share descriptors.
     fn descriptors(&self) -> usize {
         match self {
-            Handle::View(view) => view.files().count(),
+            Handle::View(view) => view.descriptors(),
             Handle::Plain { .. } | Handle::Settled { .. } | Handle::Directory(_) => 1,
             Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => 0,
         }
@@ -66,7 +67,7 @@ impl Handle {
     /// The single file that holds all bytes of this one, if there is one.
     pub fn only_file(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Handle::View(view) => view.only_file().map(AsFd::as_fd),
+            Handle::View(view) => view.only_file().and_then(SourceFile::descriptor),
             Handle::Plain { file, .. } => Some(file.as_fd()),
             Handle::Settled { .. }
             | Handle::Directory(_)
@@ -78,7 +79,7 @@ impl Handle {
     /// Makes the owner of this file the subject of the following messages.
     pub fn about_owner(&self) {
         let fd = match self {
-            Handle::View(view) => view.files().next().map(|(_, file)| file.as_fd()),
+            Handle::View(view) => view.files().next().and_then(|(_, file)| file.descriptor()),
             Handle::Plain { file, .. } | Handle::Settled { file, .. } => Some(file.as_fd()),
             Handle::Directory(directory) => Some(directory.fd.as_fd()),
             Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => None,

@@ -128,8 +128,9 @@ impl<'a> PermissionCheck<'a> {
         file: &SourceFile,
     ) -> Result<()> {
         let mut check = || {
-            self.held_open(file.path(), file)?;
-            self.check_path(walk.as_deref_mut(), place, file)
+            let held = file.to_file().map_err(|e| Error::io(file.path(), e))?;
+            self.held_open(file.path(), &held)?;
+            self.check_path(walk.as_deref_mut(), place, &held)
         };
         match check() {
             Err(error) if error.is_stale() => file.metadata().and_then(|_| check()),

@@ -16,3 +16,4 @@ mod openpmd;
 mod paraview;
 mod scorpio;
 mod table;
+mod tiles;

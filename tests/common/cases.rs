@@ -69,6 +69,13 @@ pub struct Case {
     judge: Value,
 }
 
+impl Case {
+    /// The file with what a reader must see.
+    pub fn expected(&self) -> PathBuf {
+        self.judge["expected"].as_str().unwrap().into()
+    }
+}
+
 /// A directory with all cases. They are copies, so that a reader may leave what it wants.
 pub struct Cases {
     pub dir: TempDir,
@@ -83,6 +90,7 @@ pub type Outcomes = BTreeMap<String, String>;
 const LOG_VOL: &str = "Log VOL";
 const ADIOS: &str = "ADIOS2";
 const SCORPIO: &str = "SCORPIO";
+const TILES: &str = "netCDF tiles";
 const OF_WRITER: &str = "h5logfs, the writer";
 const OF_CONNECTOR: &str = "h5logfs, the connector";
 
@@ -133,6 +141,7 @@ impl Cases {
         cases.add_netcdf();
         cases.add_adios();
         cases.add_scorpio(&project().join("tests/corpus-scorpio"));
+        cases.add_tiles(&project().join("tests/corpus-tiles"));
         cases.add_own();
         if let Some(python) = Python::new() {
             cases.add_classic(&python);
@@ -174,6 +183,14 @@ impl Cases {
     pub fn of_scorpio(corpus: &Path) -> Self {
         let mut cases = Cases::none();
         cases.add_scorpio(corpus);
+        cases
+    }
+
+    /// Sets of netCDF files: the members in a directory `NAME`, and the file that they make up, `NAME.expected.nc`, or
+    /// `NAME.expected.JOINED` where `NAME` has several sets.
+    pub fn of_tiles(corpus: &Path) -> Self {
+        let mut cases = Cases::none();
+        cases.add_tiles(corpus);
         cases
     }
 
@@ -299,6 +316,35 @@ impl Cases {
         }
     }
 
+    fn add_tiles(&mut self, corpus: &Path) {
+        self.copy(corpus, "tiles");
+        for file in names_with(corpus, "nc") {
+            let Some((name, rest)) = file.split_once(".expected.") else {
+                continue;
+            };
+            let joined = match rest {
+                "" => joined_in(corpus, name),
+                rest => format!("{rest}nc"),
+            };
+            let family = name.split('_').next().unwrap_or_default();
+            let encoding = match family {
+                "fms" => "FMS",
+                "nemo" => "NEMO, XIOS",
+                "roms" => "ROMS, CROCO",
+                "mitgcm" => "MITgcm",
+                _ => "random",
+            };
+            let expected = corpus.join(format!("{file}nc"));
+            let judge = json!({ "judge": "scorpio", "expected": expected });
+            self.add(
+                (TILES, encoding),
+                format!("tiles/{name}/{joined}"),
+                String::new(),
+                judge,
+            );
+        }
+    }
+
     /// Files of an earlier build.
     fn add_own(&mut self) {
         let corpus = own_corpus();
@@ -378,6 +424,16 @@ impl Cases {
             }
         }
     }
+}
+
+/// The joined name of a set of `tests/corpus-tiles`; random sets have one name.
+fn joined_in(corpus: &Path, name: &str) -> String {
+    let about = fs::read(corpus.join(format!("{name}.json")));
+    let about: Option<Value> = about
+        .ok()
+        .map(|about| serde_json::from_slice(&about).unwrap());
+    let joined = about.and_then(|about| about["joined"].as_str().map(str::to_owned));
+    joined.unwrap_or_else(|| "out.nc".to_owned())
 }
 
 /// The logs of `tests/corpus-own`.

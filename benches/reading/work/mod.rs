@@ -10,6 +10,7 @@ pub mod slabs;
 pub mod small;
 pub mod startup;
 pub mod striped;
+pub mod tiles;
 pub mod window;
 
 use anyhow::Result;
@@ -33,7 +34,7 @@ const fn workload(
 }
 
 /// All workloads, in the order in which they run. Workloads that share the log of slabs follow each other.
-pub const ALL: [Workload; 22] = [
+pub const ALL: [Workload; 23] = [
     workload(
         "slabs",
         "1 GiB of 1 MiB slabs by 4 writers, read whole",
@@ -131,6 +132,11 @@ pub const ALL: [Workload; 22] = [
         "scorpio",
         "500 MB of 300 variables in a directory of SCORPIO",
         scorpio::all,
+    ),
+    workload(
+        "tiles",
+        "500 MB in 64 netCDF files, one for each process, and 10,000 small ones",
+        tiles::all,
     ),
 ];
 

@@ -1,16 +1,16 @@
 //! Directories of SCORPIO, against the file that their export makes, against ADIOS2's own reader, and against SCORPIO's converter.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use super::adios::{ADIOS2, done, utf8};
+use super::adios::{ADIOS2, utf8};
 use crate::bench::{Bench, Job, MOUNTED, Per, Prepared, Wanted, all_into_page_cache};
 use crate::client::{Clients, Read, Way};
 use crate::mounts::Scratch;
 use crate::report::{Goal, Outcome, Row, Unit};
+use crate::scripts::{measured, script};
 
 /// Seconds in which the converter of SCORPIO 2.0.1 made files of netCDF classic and netCDF-4 of such a directory, uncompressed: its
 /// fastest runs on two processors.
@@ -257,37 +257,4 @@ fn many_frames(bench: &Bench, out: &mut Outcome) -> Result<()> {
         frames[1]
     ));
     Ok(())
-}
-
-/// What a program took.
-struct Used {
-    seconds: f64,
-    processor: f64,
-    /// Its peak in bytes.
-    memory: f64,
-}
-
-/// Runs a program, and tells what it took.
-fn measured<'a>(bench: &Bench, command: impl IntoIterator<Item = &'a str>) -> Result<Used> {
-    let told = script(bench, "measured.py", command)?;
-    let mut numbers = told.split_whitespace().map(str::parse);
-    let mut next = || numbers.next().context("no figure")?.context("no figure");
-    Ok(Used {
-        seconds: next()?,
-        processor: next()?,
-        memory: next()?,
-    })
-}
-
-/// Runs a script of this directory, and returns its output.
-fn script<'a>(
-    bench: &Bench,
-    name: &str,
-    arguments: impl IntoIterator<Item = &'a str>,
-) -> Result<String> {
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("benches/reading")
-        .join(name);
-    let mut command = Command::new(bench.clients.python());
-    done(command.arg(script).args(arguments))
 }

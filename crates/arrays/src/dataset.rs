@@ -8,8 +8,8 @@ use super::element::Element;
 use super::log::{Inner, Log, Metadata, Object};
 use super::parts::Layout;
 use super::reading::{self, Reading, Source};
-use super::selection::{Selection, bytes_of};
-use super::stored::{Reader, Stored};
+use super::selection::Selection;
+use super::stored::Reader;
 use bytemuck::allocation::try_zeroed_vec;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::{Fault, Shortage};
@@ -20,6 +20,7 @@ use h5logfs_hdf5_format::{self as objects, Class, DatasetInfo, Dataspace, Dataty
 use h5logfs_log::boxes::Bounds;
 use h5logfs_log::numbers::{NumberFormat, NumberType};
 use h5logfs_log::snapshot;
+use h5logfs_log::stored::{Stored, bytes_of};
 use h5logfs_view::Hyperslabs;
 use ndarray::{ArrayD, IxDyn};
 use virtuals::Virtual;

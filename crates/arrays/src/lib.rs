@@ -11,14 +11,12 @@
 //!   threads. `points` reads single elements.
 //! * `dataset::virtuals`: datasets whose elements lie in other datasets.
 //! * `placed`: the places of chunks in the files of the log, for other readers of these files.
-//! * `boxes`: copies of boxes between arrays.
 //! * `element`: Rust number types, and conversions to them.
 //!
 //! The bytes come from [`Hyperslabs`](h5logfs_view::Hyperslabs), as the bytes of a mount come from the view.
 
 #![deny(missing_docs)]
 
-mod boxes;
 mod dataset;
 mod element;
 mod log;

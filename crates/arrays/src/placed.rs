@@ -2,9 +2,10 @@
 
 use super::dataset::Dataset;
 use super::log::{Log, Object};
-use super::stored::{FoundChunk, Reader, Stored};
+use super::stored::Reader;
 use h5logfs_common::error::Result;
 use h5logfs_hdf5_format::filters::Filter;
+use h5logfs_log::stored::{FoundChunk, Stored};
 use h5logfs_view::{ChunkId, ChunkReference, Form, PlacedChunk, View};
 
 /// A dataset whose elements lie outside of the canonical file's metadata.

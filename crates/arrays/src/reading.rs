@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::boxes::{Place, copy_box, next};
 use super::parts::{Layout, Part, Parts};
 use super::points;
 use super::selection::{Axis, Selection};
@@ -21,6 +20,7 @@ use h5logfs_common::memory::Reservation;
 use h5logfs_common::parallel;
 use h5logfs_common::task::{StopFlag, Task};
 use h5logfs_log::boxes::Bounds;
+use h5logfs_log::boxes::rows::{Place, copy_box, next};
 
 /// A source of elements.
 pub(crate) trait Source: Sync {

@@ -146,10 +146,3 @@ impl Selection {
         }
     }
 }
-
-/// Bytes of an array with these sides and elements of `element` bytes; `None` on overflow.
-pub(crate) fn bytes_of(sides: &[u64], element: u64) -> Option<u64> {
-    sides
-        .iter()
-        .try_fold(element, |n, side| n.checked_mul(*side))
-}

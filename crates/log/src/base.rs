@@ -167,6 +167,7 @@ impl Base {
             has_lead: false,
             stored,
             conversion: self.conversion.as_ref(),
+            part: None,
             fault: None,
         }
     }

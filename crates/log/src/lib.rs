@@ -11,7 +11,7 @@
 //! | [`logvol`], [`classic`], [`netcdf`], [`adios`], [`scorpio`], [`tiles`] | the layouts |
 //! | [`striped`], [`flat`] | HDF5 files in several parts, which have no records |
 //! | [`plain`] | the test whether an HDF5 file is certainly no log |
-//! | [`model`], [`records`], [`conversion`], [`numbers`], [`base`], [`origins`] | records of all layouts |
+//! | [`model`], [`records`], [`conversion`], [`part`], [`numbers`], [`base`], [`origins`] | records of all layouts |
 //! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and the rules for their owners |
 //! | [`recognition`], [`signature`] | the kind of a file, from a few of its bytes |
 //! | [`part_names`] | names of files that belong to a log |
@@ -24,7 +24,7 @@
 //! | [`journal`] | the form of a log that is not closed |
 //! | [`snapshot`] | the result of the scan of one log file, as plain data |
 //! | [`scan`] | definitions that client and server of a scan share |
-//! | [`hdf5_bytes`] | a source file as the bytes of an HDF5 file, which `h5logfs-hdf5-format` reads |
+//! | [`hdf5_bytes`], [`stored`] | a source file as the bytes of an HDF5 file, which `h5logfs-hdf5-format` reads; the storage of its datasets |
 //! | [`boxes`] | many hyperslabs in little memory |
 //!
 //! A module uses only modules after it in this order: `scan`, `snapshot`, `recognition`, `part_names`, `tables`,
@@ -57,9 +57,11 @@ pub mod model;
 pub mod netcdf;
 pub mod not_regular;
 pub mod numbers;
+mod on_demand;
 pub mod origins;
 pub mod own_parts;
 pub mod ownership;
+pub mod part;
 pub mod part_names;
 pub mod plain;
 pub mod recognition;
@@ -72,6 +74,7 @@ pub mod signature;
 pub mod snapshot;
 pub mod source_dir;
 pub mod source_file;
+pub mod stored;
 pub mod striped;
 pub mod tables;
 pub mod tiles;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
 use super::lattice::Lattice;
+use super::part::Part;
 use crate::boxes::packed::{PackedBoxes, Rows};
 use crate::boxes::{Bounds, Order, check_end};
 use h5logfs_common::buffers::with_room;
@@ -369,6 +370,8 @@ pub enum Encoding {
     Converted,
     /// The output of an ADIOS2 operator (`adios-bp.md`, section 5), for elements that may be of another type.
     Operator,
+    /// An array of which the record has a part: see [`Record::part`]. Its elements may be of another type.
+    Part,
 }
 
 /// The place and the encoding of a record's bytes.
@@ -400,6 +403,8 @@ pub struct Record<'a> {
     pub stored: StoredBytes,
     /// The conversion to the dataset's type, where its elements are of another type.
     pub conversion: Option<&'a Conversion>,
+    /// The part of the stored array that the record has, for [`Encoding::Part`].
+    pub part: Option<&'a Part>,
     /// The reason why the bytes of this record cannot be read.
     pub fault: Option<&'a str>,
 }
@@ -584,6 +589,7 @@ mod tests {
                 encoding: Encoding::Raw,
             },
             conversion: None,
+            part: None,
             fault: None,
         };
         let mut blocks = Vec::new();

@@ -8,6 +8,7 @@ use super::conversion::{Constant, Conversion};
 use super::model::{Encoding, Record, Selection, StoredBytes};
 use crate::boxes::packed::Row;
 use crate::column::Column;
+use crate::part::Part;
 use h5logfs_common::buffers::with_room;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
@@ -29,17 +30,19 @@ pub struct RecordList {
     sorted: Option<Vec<u32>>,
     /// Index in the list of selections, by the number of the selection.
     numbers: HashMap<u64, u32>,
+    /// Index in the list of parts.
+    parts: HashMap<Part, u32>,
     shared: Shared,
 }
 
 /// Number of values of a record, besides its box: its place in the order of application, offset and length of its
-/// stored bytes, the position of its selection plus one, and [`HOW`]. In a list, records of lower order apply first; of
+/// stored bytes, the position of its selection or its part plus one, and [`HOW`]. In a list, records of lower order apply first; of
 /// the same order, those of lower offset. In an index, the first value is the number of the record.
 pub const VALUES: usize = 5;
 const ORDER: usize = 0;
 const OFFSET: usize = 1;
 const LEN: usize = 2;
-/// Index of the value that is the position of the selection plus one.
+/// Index of the value that is the position of the selection plus one; of the part, for [`Encoding::Part`].
 pub const SELECTION: usize = 3;
 /// Index of the value that describes the stored bytes, in groups of bits.
 pub const HOW: usize = 4;
@@ -47,13 +50,13 @@ pub const HOW: usize = 4;
 /// Bits of [`HOW`]: the source file in the low 16 bits, then encoding, lead, position of the conversion plus
 /// one, and position of the fault plus one.
 const ENCODING: u32 = 16;
-const LEAD: u64 = 1 << 19;
-const CONVERSION: u32 = 20;
+const LEAD: u64 = 1 << 20;
+const CONVERSION: u32 = 21;
 const CONVERSION_BITS: u64 = 0x1ff;
 /// The lowest bit of [`HOW`] that belongs to the fault: its position plus one.
-pub const FAULT: u32 = 29;
-const ENCODING_BITS: u64 = 7;
-const ENCODINGS: [Encoding; 8] = [
+pub const FAULT: u32 = 30;
+const ENCODING_BITS: u64 = 15;
+const ENCODINGS: [Encoding; 9] = [
     Encoding::Raw,
     Encoding::Deflate,
     Encoding::RawOrDeflate,
@@ -62,6 +65,7 @@ const ENCODINGS: [Encoding; 8] = [
     Encoding::DeflateStream,
     Encoding::DeflateStreams,
     Encoding::Operator,
+    Encoding::Part,
 ];
 
 /// The bits of [`HOW`] for an encoding.
@@ -80,6 +84,8 @@ fn with_encoding(how: u64, encoding: Encoding) -> u64 {
 pub struct Shared {
     /// Selections, without duplicates.
     pub selections: Vec<Numbered>,
+    /// Parts, without duplicates.
+    pub parts: Vec<Part>,
     /// Conversions, without duplicates.
     pub conversions: Vec<Conversion>,
     /// Reasons why the bytes of single records cannot be read.
@@ -107,6 +113,7 @@ impl RecordList {
             has_deflated: false,
             sorted: None,
             numbers: HashMap::new(),
+            parts: HashMap::new(),
             shared: Shared::default(),
         })
     }
@@ -137,6 +144,33 @@ impl RecordList {
     ) -> Result<(), Fault> {
         self.push_box(start.iter().chain(count).copied())?;
         self.push_values(stored, order, 0, false)
+    }
+
+    /// Adds a record of one block that is a part of a stored array. `stored` is the place of this array.
+    pub fn push_part(
+        &mut self,
+        stored: StoredBytes,
+        order: u64,
+        (start, count): (&[u64], &[u64]),
+        part: &Part,
+    ) -> Result<(), Fault> {
+        let stored = StoredBytes {
+            encoding: Encoding::Part,
+            ..stored
+        };
+        let number = match self.parts.get(part) {
+            Some(number) => *number,
+            None => {
+                self.reservation.grow(OF_NUMBER + 2 * part.bytes() as u64)?;
+                let parts = &mut self.shared.parts;
+                let number = u32::try_from(parts.len())?;
+                self.reservation.push(parts, part.clone())?;
+                self.parts.insert(part.clone(), number);
+                number
+            }
+        };
+        self.push_box(start.iter().chain(count).copied())?;
+        self.push_values(stored, order, u64::from(number) + 1, false)
     }
 
     /// Adds a record of several blocks. `lead`: their index along the first dimension, for blocks with one dimension
@@ -274,8 +308,8 @@ impl RecordList {
         self.change_last(|how| how & ((1 << FAULT) - 1) | after << FAULT)
     }
 
-    /// Appends the records of another list. Neither list may be in order yet, nor have selections, conversions or a
-    /// base.
+    /// Appends the records of another list. Neither list may be in order yet, nor have selections, parts, conversions
+    /// or a base.
     pub fn append(&mut self, mut next: RecordList) -> Result<(), Fault> {
         let (known, more) = (self.shared.faults.len() as u64, next.len);
         let behind = |how: u64| match how >> FAULT {
@@ -359,8 +393,8 @@ impl RecordList {
 
     /// The selection of a record, by its position in the list.
     pub fn selection_of(&self, number: usize) -> Option<&Numbered> {
-        self.shared
-            .selection_at(self.cell(number, 2 * self.rank + SELECTION))
+        let cell = |value| self.cell(number, 2 * self.rank + value);
+        self.shared.selection_at(cell(SELECTION), cell(HOW))
     }
 
     /// The selections of all records, without duplicates.
@@ -403,6 +437,7 @@ impl RecordList {
         self.columns = Vec::new();
         self.sorted = None;
         self.numbers = HashMap::new();
+        self.parts = HashMap::new();
         let bytes = self.shared.bytes() as u64;
         self.reservation.shrink_to(bytes);
         (self.shared, self.reservation)
@@ -429,24 +464,33 @@ impl Shared {
                 encoding: encoding.copied().unwrap_or(Encoding::Raw),
             },
             conversion: conversion.and_then(|at| self.conversions.get(at)),
+            part: match encoding {
+                Some(Encoding::Part) => {
+                    after(row.value(SELECTION)).and_then(|at| self.parts.get(at))
+                }
+                _ => None,
+            },
             fault: fault.map(|f| &**f),
         }
     }
 
     /// The selection of the record in a row.
     pub fn selection(&self, row: Row<'_>) -> Option<&Numbered> {
-        self.selection_at(row.value(SELECTION))
+        self.selection_at(row.value(SELECTION), row.value(HOW))
     }
 
-    /// The selection for a value of a record.
-    fn selection_at(&self, value: u64) -> Option<&Numbered> {
-        self.selections.get((value as usize).checked_sub(1)?)
+    /// The selection for two values of a record.
+    fn selection_at(&self, value: u64, how: u64) -> Option<&Numbered> {
+        let is_part = how & ENCODING_BITS << ENCODING == encoding_bits(Encoding::Part);
+        let at = (value as usize).checked_sub(1).filter(|_| !is_part)?;
+        self.selections.get(at)
     }
 
     /// Bytes of memory, without the selections themselves.
     pub fn bytes(&self) -> usize {
         let faults = self.faults.iter().map(|f| f.len());
         self.selections.capacity() * size_of::<Numbered>()
+            + self.parts.iter().map(Part::bytes).sum::<usize>()
             + self.conversions.len() * size_of::<Conversion>()
             + self.faults.capacity() * size_of::<Box<str>>()
             + faults.sum::<usize>()

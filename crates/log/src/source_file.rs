@@ -16,6 +16,7 @@ use super::arrangement::Arrangement;
 use super::counters::ReadCounter;
 use super::file_id::FileId;
 use super::lasting::Lasting;
+use super::on_demand::OnDemand;
 use super::settled::is_settled;
 use super::settled::state::SettledState;
 use super::source_dir::{SourceDir, SourcePath};
@@ -108,7 +109,7 @@ pub trait Guard: Debug + Send + Sync {
 /// name, and must be the same file.
 #[derive(Debug)]
 pub struct SourceFile {
-    file: HeldFile,
+    file: Opened,
     path: PathBuf,
     origin: Option<Origin>,
     identity: Identity,
@@ -121,6 +122,13 @@ pub struct SourceFile {
     arrangement: Arrangement,
     guard: Option<Arc<dyn Guard>>,
     read: ReadCounter,
+}
+
+/// An open file, or one that is opened when it is read.
+#[derive(Debug)]
+enum Opened {
+    Held(HeldFile),
+    OnDemand(OnDemand),
 }
 
 /// The place at which a file was opened.
@@ -151,9 +159,29 @@ impl SourceFile {
         Ok(SourceFile {
             identity: Identity::from(&found),
             on_disk: bytes_on_disk(&found),
-            file: HeldFile::new(file)?,
+            file: Opened::Held(HeldFile::new(file)?),
             path,
             origin: None,
+            grows: false,
+            id: None,
+            lasting: None,
+            arrangement: Arrangement::Whole,
+            guard: None,
+            read: ReadCounter::default(),
+        })
+    }
+
+    /// The file at `place` below `dir`, in this state, which is opened when it is read. It has no descriptor of its own. Reads
+    /// fail with [`Error::Changed`] where it is not in this state. Its owner belongs to the state, so the check of the scan
+    /// whether the file belongs to the log holds.
+    pub fn on_demand(dir: &SourceDir, place: &SourcePath, identity: Identity) -> Result<Self> {
+        let dir = dir.of(place).map_err(|e| Error::io(&place.path, e))?;
+        Ok(SourceFile {
+            file: Opened::OnDemand(OnDemand::new(dir.alone(), place.path.clone(), identity)),
+            path: dir.full_path(&place.path),
+            origin: None,
+            identity,
+            on_disk: identity.size,
             grows: false,
             id: None,
             lasting: None,
@@ -185,7 +213,22 @@ impl SourceFile {
 
     /// A second descriptor of the file, for code that takes files.
     pub fn to_file(&self) -> io::Result<File> {
-        Ok(self.as_fd().try_clone_to_owned()?.into())
+        let clone = |file: &File| file.try_clone();
+        match &self.file {
+            Opened::Held(file) => clone(file),
+            Opened::OnDemand(file) => {
+                let open = file.open()?;
+                clone(&*open.ok_or(io::ErrorKind::NotFound)?)
+            }
+        }
+    }
+
+    /// The descriptor of the file; `None` for a file that is opened when it is read.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.file {
+            Opened::Held(file) => Some(file.as_fd()),
+            Opened::OnDemand(_) => None,
+        }
     }
 
     /// Counts all reads of the file in `stats`, too.
@@ -313,24 +356,46 @@ impl SourceFile {
 
     /// Whether the file has no name left, as far as this node knows. Asks no file server.
     pub fn is_unlinked(&self) -> bool {
-        self.file.is_unlinked()
+        match &self.file {
+            Opened::Held(file) => file.is_unlinked(),
+            Opened::OnDemand(file) => file.is_unlinked(),
+        }
     }
 
     /// Calls `act` with the open file, and once more if the file had to be opened again.
-    fn with_file<T>(&self, mut act: impl FnMut(&File) -> io::Result<T>) -> Result<T> {
-        let outcome = match act(&self.file) {
-            Err(e) if is_stale(&e) => {
-                self.reopen(e)?;
-                act(&self.file)
-            }
-            outcome => outcome,
+    pub fn with_file<T>(&self, mut act: impl FnMut(&File) -> io::Result<T>) -> Result<T> {
+        let outcome = match &self.file {
+            Opened::Held(file) => match act(file) {
+                Err(e) if is_stale(&e) => {
+                    self.reopen(file, e)?;
+                    act(file)
+                }
+                outcome => outcome,
+            },
+            Opened::OnDemand(file) => match self.act_on(file, &mut act)? {
+                Err(e) if is_stale(&e) => {
+                    file.close();
+                    self.act_on(file, &mut act)?
+                }
+                outcome => outcome,
+            },
         };
         outcome.map_err(|e| Error::io(&self.path, e))
     }
 
+    fn act_on<T>(
+        &self,
+        file: &OnDemand,
+        act: &mut impl FnMut(&File) -> io::Result<T>,
+    ) -> Result<io::Result<T>> {
+        let opened = file.open().map_err(|e| Error::io(&self.path, e))?;
+        let opened = opened.ok_or_else(|| self.changed())?;
+        Ok(act(&opened))
+    }
+
     /// Opens the file again after the error `stale`. Fails with this error where the file no longer exists. Fails with
     /// [`Error::Changed`] where another file has its name, or where its bytes have changed.
-    fn reopen(&self, stale: io::Error) -> Result<()> {
+    fn reopen(&self, file: &HeldFile, stale: io::Error) -> Result<()> {
         let again = |origin: &Origin| origin.dir.open_file(&origin.relative).ok();
         let Some(again) = self.origin.as_ref().and_then(again) else {
             return Err(Error::io(&self.path, stale));
@@ -340,7 +405,7 @@ impl SourceFile {
             return Err(self.changed());
         }
         log::debug!("{}: stale, opened again", self.path.display());
-        let replaced = self.file.replace_by(again);
+        let replaced = file.replace_by(again);
         replaced.map_err(|_| Error::io(&self.path, stale))
     }
 
@@ -489,12 +554,6 @@ impl SourceFile {
             Some(lasting) if !is_lasting(lasting) && !self.is_as_opened()? => Err(self.changed()),
             _ => read,
         }
-    }
-}
-
-impl AsFd for SourceFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }
 

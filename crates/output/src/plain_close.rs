@@ -100,7 +100,7 @@ impl Ended {
         let io = |e| Fault::from(Error::io(path, e));
         let source = self.file.try_clone().map_err(io)?;
         let source = SourceFile::new(source, path.to_owned()).map_err(io)?;
-        refresh(&source);
+        source.descriptor().map(refresh);
         let known = known.up_to(&self.commits);
         let behind = known.behind();
         let new = self.commits.iter().copied();

@@ -234,7 +234,7 @@ fn check_files(path: &Path, log: &FoundLog, base: &Base) -> FaultResult<FileSyst
                 files.open(&SourcePath::below(&file))
             }
         };
-        refresh(open()?);
+        open()?.descriptor().map(refresh);
         let data = open()?;
         let id = data.file_id()?;
         let shown = dir.full_path(&file);

@@ -58,7 +58,6 @@ mod unclosed;
 pub mod worker;
 
 use std::fmt::Display;
-use std::os::fd::AsFd;
 use std::path::Path;
 
 use parking_lot::Mutex;
@@ -238,7 +237,8 @@ fn open(source: &SourceFile) -> std::result::Result<Id, Fault> {
     h5::forbid_plugins()?;
     // Forget earlier refusals of the system: they belong to other files.
     h5::take_refusal();
-    h5::open_descriptor(source.as_fd())
+    let descriptor = source.descriptor().ok_or("a file that is not open")?;
+    h5::open_descriptor(descriptor)
 }
 
 /// The log in an HDF5 file.

@@ -200,7 +200,7 @@ impl Assembly<'_> {
                 let whole = whole.and_then(|range| chunk.get_mut(range));
                 let whole = whole.ok_or("a record outside the chunk")?;
                 sources.insert(usize::from(stored.source));
-                return self.decode_whole(stored, whole);
+                return self.decode_whole(record, whole);
             }
             let bytes = match &last {
                 Some((same, bytes)) if *same == (stored, record.elements()) => bytes,
@@ -251,9 +251,10 @@ impl Assembly<'_> {
     }
 
     /// Decodes the elements of a record into `out`, which has their length.
-    fn decode_whole(&self, stored: StoredBytes, out: &mut [u8]) -> Result<(), Fault> {
-        let (task, filters) = (self.task, self.form.filters);
+    fn decode_whole(&self, record: &Record<'_>, out: &mut [u8]) -> Result<(), Fault> {
+        let (task, filters, stored) = (self.task, self.form.filters, record.stored);
         match stored.encoding {
+            Encoding::Part => read_part(task, self.sources, record, out),
             Encoding::Pipeline => {
                 let raw = out.len() as u64;
                 let _reserved = task.reserve(filters::decoding_memory(stored.len, raw, filters))?;
@@ -268,7 +269,7 @@ impl Assembly<'_> {
             }
             _ => {
                 let raw = out.len() as u64;
-                let bytes = decode_record(task, self.sources, stored, raw, filters)?;
+                let bytes = decode_record(task, self.sources, record, raw, filters)?;
                 out.copy_from_slice(
                     bytes
                         .get(..out.len())
@@ -396,14 +397,35 @@ fn bytes_in(
     Ok(Reserved::new(bytes, reservation))
 }
 
+/// Reads the elements of a record that has a part of a stored array into `out`, which has their length.
+fn read_part(
+    task: &Task,
+    sources: &[SourceFile],
+    record: &Record<'_>,
+    out: &mut [u8],
+) -> Result<(), Fault> {
+    let part = record.part.ok_or("a record without its part")?;
+    let needed = part.needed(record, out.len())?;
+    let bytes = stored_bytes(task, sources, needed.stored)?;
+    let _reserved = task.reserve(part.memory(&needed))?;
+    part.copy(&needed, &bytes, record.count, out)
+}
+
 /// Decodes the stored bytes of a record to `raw` bytes of elements.
 pub fn decode_record(
     task: &Task,
     sources: &[SourceFile],
-    stored: StoredBytes,
+    record: &Record<'_>,
     raw: u64,
     filters: &[Filter],
 ) -> Result<Reserved<Vec<u8>>, Fault> {
+    let stored = record.stored;
+    if stored.encoding == Encoding::Part {
+        let reservation = task.reserve(raw)?;
+        let mut elements = zeroed(usize::try_from(raw)?)?;
+        read_part(task, sources, record, &mut elements)?;
+        return Ok(Reserved::new(elements, reservation));
+    }
     let source = &sources[usize::from(stored.source)];
     if stored.encoding == Encoding::DeflateStream {
         // The stream is read in pieces.
@@ -446,6 +468,7 @@ pub fn decode_record(
             operator::decode(&bytes, &mut elements)?;
             elements
         }
+        Encoding::Part => unreachable!("it was read above"),
     };
     reservation.shrink_to(decoded.capacity() as u64);
     Ok(Reserved::new(decoded, reservation))
@@ -461,6 +484,7 @@ mod tests {
     use crate::index::DatasetIndex;
     use h5logfs_log::DatasetRecords;
     use h5logfs_log::boxes::Bounds;
+    use h5logfs_log::part::Part;
     use h5logfs_log::records::RecordList;
     use h5logfs_log::source_dir::SourceDir;
 
@@ -538,6 +562,54 @@ mod tests {
         }
     }
 
+    /// A record has the middle of an array, with filters and without.
+    #[test]
+    fn a_part_of_an_array_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let array: Vec<u8> = (0..2 * 4 * 5).collect();
+        let pipeline = [Filter {
+            id: filters::DEFLATE,
+            flags: 0,
+            values: vec![1],
+        }];
+        let stored = filters::compress(&array, &pipeline).unwrap();
+        std::fs::write(dir.path().join("log"), [&array[..], &stored].concat()).unwrap();
+        let held = SourceDir::open(dir.path()).unwrap();
+        let sources = [SourceFile::open(&held, "log".as_ref()).unwrap()];
+        let task = Task::unlimited();
+        let places = [
+            (0, array.len(), &[][..]),
+            (array.len(), stored.len(), &pipeline),
+        ];
+        for (offset, len, filters) in places {
+            let stored = StoredBytes {
+                source: 0,
+                offset: offset as u64,
+                len: len as u64,
+                encoding: Encoding::Part,
+            };
+            let part = |sides: &[u64]| Part {
+                sides: sides.to_vec(),
+                start: vec![0, 1, 2],
+                filters: filters.to_vec(),
+            };
+            let count = [2, 2, 3];
+            let mut records = RecordList::new(&task, 3, 2).unwrap();
+            for sides in [[2, 4, 5], [2, 4, 4]] {
+                records
+                    .push_part(stored, 0, (&[0; 3], &count), &part(&sides))
+                    .unwrap();
+            }
+            let mut cells = Vec::new();
+            let decoded = decode_record(&task, &sources, &records.get(0, &mut cells), 12, &[]);
+            let wanted = [7, 8, 9, 12, 13, 14, 27, 28, 29, 32, 33, 34];
+            assert_eq!(**decoded.unwrap(), wanted);
+            // Three elements from the third on are beyond a side of four.
+            let fault = decode_record(&task, &sources, &records.get(1, &mut cells), 12, &[]);
+            assert!(fault.unwrap_err().to_string().contains("beyond its array"));
+        }
+    }
+
     /// Decodes the block of an operator, whole and in part.
     #[test]
     fn a_block_of_an_operator_is_decoded() {
@@ -554,13 +626,16 @@ mod tests {
             len: 18,
             encoding: Encoding::Operator,
         };
-        let decoded = decode_record(&task, &sources, stored(0), 6, &[]).unwrap();
-        assert_eq!(**decoded, *b"abcdef");
-        let fault = decode_record(&task, &sources, stored(18), 6, &[]).unwrap_err();
+        let mut records = RecordList::new(&task, 1, 2).unwrap();
+        records.push_block(stored(0), 0, &[2], &[6]).unwrap();
+        records.push_block(stored(18), 1, &[50], &[6]).unwrap();
+        let mut cells = Vec::new();
+        let mut decode =
+            |number| decode_record(&task, &sources, &records.get(number, &mut cells), 6, &[]);
+        assert_eq!(**decode(0).unwrap(), *b"abcdef");
+        let fault = decode(1).unwrap_err();
         assert!(fault.to_string().contains("operator zfp"), "{fault}");
 
-        let mut records = RecordList::new(&task, 1, 1).unwrap();
-        records.push_block(stored(0), 0, &[2], &[6]).unwrap();
         let found = DatasetRecords {
             records,
             diagnostics: Vec::new(),
@@ -580,7 +655,7 @@ mod tests {
             addresses: &[],
             plans: None,
             decoded: &|record| {
-                decode_record(&task, &sources, record.stored, 6, &[])
+                decode_record(&task, &sources, record, 6, &[])
                     .map(|bytes| Arc::new(bytes.unowned()))
             },
         };

@@ -350,7 +350,7 @@ impl<'a> Chunks<'a> {
         let in_log = element_in_log(record, dataset.element_size);
         let raw = record.elements().saturating_mul(in_log);
         let decode = || {
-            let decoded = decode_record(task, &self.view.sources, stored, raw, &dataset.filters)?;
+            let decoded = decode_record(task, &self.view.sources, record, raw, &dataset.filters)?;
             Ok(Arc::new(decoded.unowned()))
         };
         self.check_cache_size("a filtered record", raw.max(stored.len))?;

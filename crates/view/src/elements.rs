@@ -218,7 +218,7 @@ impl Elements<'_> {
         self.decoded.0.get_or_make(self.task, &(stored, raw), || {
             let decoded = match self.unwritten.and_then(|unwritten| unwritten.of(&stored)) {
                 Some(bytes) => self.decode(bytes?, raw)?,
-                None => decode_record(self.task, self.sources, stored, raw, self.form.filters)?,
+                None => decode_record(self.task, self.sources, record, raw, self.form.filters)?,
             };
             Ok(Arc::new(decoded))
         })

@@ -86,7 +86,10 @@ impl Hyperslabs<'_> {
             end: dims.clone(),
         };
         let first = index.visit(&all, Order::Any, |record| {
-            ControlFlow::Break(record.stored.encoding == Encoding::Operator)
+            ControlFlow::Break(matches!(
+                record.stored.encoding,
+                Encoding::Operator | Encoding::Part
+            ))
         });
         first == ControlFlow::Break(true)
     }
@@ -171,6 +174,7 @@ impl Hyperslabs<'_> {
                 encoding: Encoding::Raw,
             },
             conversion: None,
+            part: None,
             fault: None,
         };
         let mut pieces = Pieces::new(task, &self.view.sources, dataset.element_size);

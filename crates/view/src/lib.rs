@@ -177,6 +177,8 @@ impl View {
             Some(_) => Ok(image),
         };
         let preamble = preamble.map_err(|e| Error::of(&main, e))?;
+        let held = sources.iter().filter(|file| file.descriptor().is_some());
+        let descriptors = held.count() as u64;
         let datasets = map.datasets.len();
         let on_disk = sources.iter().map(SourceFile::bytes_on_disk);
         let allowance = processor_time(on_disk.fold(0, u64::saturating_add));
@@ -188,7 +190,7 @@ impl View {
         Ok(Arc::new_cyclic(|view| View {
             readers: Readers::new(datasets, Weak::clone(view)),
             guards,
-            weight: reservation.bytes() + sources.len() as u64 * descriptor_charge(&budget),
+            weight: reservation.bytes() + descriptors * descriptor_charge(&budget),
             generation,
             allowance,
             map,
@@ -242,6 +244,15 @@ impl View {
     pub fn files(&self) -> impl Iterator<Item = (&SourcePath, &SourceFile)> {
         let places = self.snapshot.sources.iter().map(|source| &source.place);
         places.zip(&self.sources)
+    }
+
+    /// Number of descriptors that the view takes.
+    pub fn descriptors(&self) -> usize {
+        let held = self
+            .sources
+            .iter()
+            .filter(|file| file.descriptor().is_some());
+        held.count()
     }
 
     /// The file of the log whose bytes are exactly those of the canonical file, if there is one.
@@ -451,6 +462,11 @@ fn open_sources(
     let mut sources = Vec::with_capacity(snapshot.sources.len());
     for (number, source) in snapshot.sources.iter().enumerate() {
         let stats = Arc::clone(budget.stats());
+        if snapshot.joined.is_some() && number > 0 {
+            let file = SourceFile::on_demand(dir, &source.place, source.identity)?;
+            sources.push(file.counted_in(stats));
+            continue;
+        }
         let file = if source.place == log.place {
             SourceFile::open_at(dir, &source.place)?
         } else {

@@ -497,6 +497,7 @@ mod tests {
                 encoding: Encoding::Raw,
             },
             conversion: None,
+            part: None,
             fault: None,
         }
     }

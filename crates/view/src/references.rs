@@ -191,7 +191,8 @@ impl<'a> References<'a> {
             | Encoding::RawOrDeflate
             | Encoding::DeflateStream
             | Encoding::DeflateStreams
-            | Encoding::Operator => return None,
+            | Encoding::Operator
+            | Encoding::Part => return None,
         };
         match form {
             Form::Filtered | Form::Deflated => {

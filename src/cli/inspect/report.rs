@@ -351,6 +351,7 @@ impl RecordReport {
                 Encoding::Pipeline => "filtered",
                 Encoding::Converted => "of another type",
                 Encoding::Operator => "by an operator",
+                Encoding::Part => "part of an array",
             },
             blocks,
             fault: record.fault.as_ref().map(|f| f.to_string()),

@@ -223,7 +223,10 @@ fn check_no_job(dir: &SourceDir, name: &Path, file: &SourceFile) -> Result<()> {
     }
     let journal = files.open(&SourcePath::below(journal::path_of(name)));
     let journal = journal.ok();
-    let state = journal.as_ref().map(JobState::of);
+    let state = journal
+        .as_ref()
+        .and_then(SourceFile::descriptor)
+        .map(JobState::of);
     let is_stale = || matches!(Beside::of(&files, file), Ok(Beside::Stale(_)));
     let reason = if state == Some(JobState::Running) {
         let job = journal.as_ref().and_then(journal::job_of);

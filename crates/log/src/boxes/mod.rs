@@ -1,6 +1,7 @@
-//! Axis-aligned boxes of elements. `packed` stores many of them in a table.
+//! Axis-aligned boxes of elements. `packed` stores many of them in a table, `rows` copies them between arrays.
 
 pub mod packed;
+pub mod rows;
 
 use std::fmt;
 

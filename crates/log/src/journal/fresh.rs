@@ -14,6 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::pread;
 
+use crate::source_file::SourceFile;
 use h5logfs_common::fault::Fault;
 
 /// Longest time for which a node may cache a length.
@@ -46,11 +47,11 @@ fn forget(file: impl AsFd) -> bool {
 /// Checks bytes of a file. After a failure it drops the cached bytes and checks once more: the kernel may keep zeros
 /// for the rest of a page that has been written since.
 pub fn or_afresh<T>(
-    file: impl AsFd,
+    file: &SourceFile,
     mut check: impl FnMut() -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let checked = check();
-    if checked.is_err() && forget(file) {
+    if checked.is_err() && file.descriptor().is_some_and(forget) {
         return check();
     }
     checked

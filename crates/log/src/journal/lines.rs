@@ -188,7 +188,7 @@ impl<'a> Lines<'a> {
         torn.is_end = torn.cause == Cause::Missing
             && hidden.commits == 1
             && hidden.ends_with_commit
-            && FileSystem::of(self.source).is_local();
+            && (self.source.descriptor()).is_some_and(|file| FileSystem::of(file).is_local());
         if torn.last_hidden.is_some() && torn.cause == Cause::Interrupted {
             torn.cause = Cause::Damaged;
         }

@@ -6,18 +6,22 @@
 //! * [`recognition`] tells whether a file is a member, by its header.
 //! * [`member`] is the header of a member, whatever its format, with `classic` and `hdf5`.
 //! * `families` says where the tile of a member lies, by the attributes of each kind of model.
-//! * `table` is the layout.
+//! * `table` is the layout. `parts` makes the records of a member, `chunks` those of netCDF-4 members, and `tiling` finds the
+//!   shape of chunks that follow the members.
 
+mod chunks;
 mod classic;
 mod families;
 mod hdf5;
 pub mod member;
 pub mod named;
 pub mod names;
+mod parts;
 pub mod recognition;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tiling;
 
 use std::sync::Arc;
 
@@ -37,6 +41,18 @@ pub enum Family {
     Roms,
     /// MITgcm's package mnc (section 6).
     Mitgcm,
+}
+
+impl Family {
+    /// The name of the models.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Fms => "FMS",
+            Family::Nemo => "NEMO or XIOS",
+            Family::Roms => "ROMS or CROCO",
+            Family::Mitgcm => "MITgcm",
+        }
+    }
 }
 
 /// A set as the scan found it. A dataset of the snapshot has the number of its variable here.

@@ -41,8 +41,8 @@ fn first_members_of_the_corpus_are_recognized() {
             candidates.add(&member.unwrap().file_name());
         }
         for (joined, candidate) in candidates.into_sets() {
-            let first = candidate.first().to_str().unwrap();
-            let found = recognized(&set, first);
+            let first = candidate.unwrap().first().into_string().unwrap();
+            let found = recognized(&set, &first);
             let is_expected = match &found {
                 Recognized::Refused(_) => set.starts_with("refused_"),
                 found => *found == Recognized::Set,

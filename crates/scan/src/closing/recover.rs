@@ -384,7 +384,7 @@ fn examine(log: Log<'_>, lock: &File) -> Result<Examined> {
     };
     let kept = choose_flushes(path, files, all, how.last_flush)?;
     for file in &open_data_files(files, &kept.header)? {
-        refresh(file);
+        file.descriptor().map(refresh);
     }
     if !is_own {
         check_whole(path, files, &kept)?;

@@ -2,10 +2,11 @@
 //! alike share their set.
 
 use std::borrow::Cow;
+use std::hash::Hash;
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::store::StoreEntry;
 use super::{DatasetIndex, query_memory};
@@ -17,17 +18,19 @@ use h5logfs_log::base::Base;
 use h5logfs_log::boxes::packed::{PackedBoxes, Row};
 use h5logfs_log::conversion::Conversion;
 use h5logfs_log::model::{Encoding, Selection, Selections};
+use h5logfs_log::part::Part;
 use h5logfs_log::records::{FAULT, HOW, Numbered, SELECTION, Shared, VALUES};
-use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_log::source_file::SourceFile;
 
 /// An index without its selections, in the form in which it is saved.
 #[derive(Serialize, Deserialize)]
 struct SavedIndex<'a> {
-    /// The source files that it was made from.
-    sources: Vec<Identity>,
+    /// Number of the source files that it was made from, and the hash of their identities: there may be thousands.
+    sources: (usize, u128),
     records: Cow<'a, PackedBoxes>,
     /// Ids of the selections.
     selections: Vec<u64>,
+    parts: Cow<'a, [Part]>,
     record_faults: Cow<'a, [Box<str>]>,
     conversions: Cow<'a, [Conversion]>,
     base: Cow<'a, Option<Base>>,
@@ -80,8 +83,12 @@ impl IndexInputs<'_> {
         }
     }
 
-    fn identities(&self) -> Vec<Identity> {
-        self.sources.iter().map(SourceFile::identity).collect()
+    fn identities(&self) -> (usize, u128) {
+        let mut hash = Xxh3::new();
+        for source in self.sources {
+            source.identity().hash(&mut hash);
+        }
+        (self.sources.len(), hash.digest128())
     }
 }
 
@@ -103,6 +110,7 @@ impl DatasetIndex {
             sources: inputs.identities(),
             records: Cow::Borrowed(&self.records),
             selections: ids,
+            parts: Cow::Borrowed(&self.shared.parts),
             record_faults: Cow::Borrowed(&self.shared.faults),
             conversions: Cow::Borrowed(&self.shared.conversions),
             base: Cow::Borrowed(&self.shared.base),
@@ -163,6 +171,7 @@ impl DatasetIndex {
         let records = records.checked(dataset.dims.len(), VALUES)?;
         let shared = Shared {
             selections,
+            parts: saved.parts.into_owned(),
             conversions: saved.conversions.into_owned(),
             faults: saved.record_faults.into_owned(),
             base: saved.base.into_owned(),
@@ -176,7 +185,7 @@ impl DatasetIndex {
             reservation,
         };
         index.reserve_rest().ok()?;
-        let sources = saved.sources.len();
+        let (sources, _) = saved.sources;
         index.fits(dataset, sources).then_some(index)
     }
 
@@ -190,11 +199,14 @@ impl DatasetIndex {
             let is_there = |position: u64, list: usize| position <= list as u64;
             row.count().iter().all(|count| *count > 0)
                 && usize::from(record.stored.source) < sources
-                && is_there(row.value(SELECTION), self.shared.selections.len())
                 && is_there(row.value(HOW) >> FAULT, self.shared.faults.len())
                 && match record.stored.encoding {
+                    Encoding::Part => record.part.is_some_and(|part| part.has(record.count)),
+                    _ => is_there(row.value(SELECTION), self.shared.selections.len()),
+                }
+                && match record.stored.encoding {
                     Encoding::Converted => record.conversion.is_some(),
-                    Encoding::Operator => true,
+                    Encoding::Operator | Encoding::Part => true,
                     _ => record.conversion.is_none(),
                 }
                 && record.selection.is_none_or(|s| s.rank() + lead == rank)
@@ -319,6 +331,14 @@ mod tests {
                 .unwrap();
         }
         records.spoil_last("torn".into()).unwrap();
+        let part = Part {
+            sides: vec![5, 7],
+            start: vec![1, 0],
+            filters: Vec::new(),
+        };
+        records
+            .push_part(stored(6), 49, (&[30, 150], &[4, 7]), &part)
+            .unwrap();
         let every_third = Lattice::new(vec![1, 90], vec![9, 80], vec![5, 3]).unwrap();
         let (every_third, _) =
             known.keep(8, Selection::strided(every_third).reserved(task).unwrap());
@@ -348,7 +368,7 @@ mod tests {
             .map(Diagnostic::to_string)
             .collect();
         let _ = index.visit_back(query, |record| {
-            let how = (record.conversion, record.fault);
+            let how = (record.conversion, record.part, record.fault);
             said.push(format!("{:?} {how:?}", record.stored));
             record.visit_back(query, |block| {
                 said.push(format!("{} {}", block.bounds(), block.elements_before));
@@ -369,9 +389,10 @@ mod tests {
     fn packed(index: &DatasetIndex) -> (Vec<u8>, Vec<u8>) {
         let spelled = spelled(&index.shared.selections);
         let kept = SavedIndex {
-            sources: vec![Identity::default(); SOURCES],
+            sources: (SOURCES, 0),
             records: Cow::Borrowed(&index.records),
             selections: index.shared.selections.iter().map(|(id, _)| *id).collect(),
+            parts: Cow::Borrowed(&index.shared.parts),
             record_faults: Cow::Borrowed(&index.shared.faults),
             conversions: Cow::Borrowed(&index.shared.conversions),
             base: Cow::Borrowed(&index.shared.base),

@@ -12,12 +12,13 @@ use std::cell::Cell;
 
 use super::Dataset;
 use crate::reading::Reading;
-use crate::selection::{Axis, Selection, bytes_of};
+use crate::selection::{Axis, Selection};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_hdf5_format::{Mapping, Picked, Steps, Value};
 use h5logfs_log::boxes::Bounds;
+use h5logfs_log::stored::bytes_of;
 use sources::{Names, Sources};
 use walk::{Indices, Walk, walk};
 

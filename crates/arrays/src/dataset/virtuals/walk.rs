@@ -399,7 +399,7 @@ mod tests {
             if has {
                 found.push(at.clone());
             }
-            if !crate::boxes::next(&mut at, dims) {
+            if !h5logfs_log::boxes::rows::next(&mut at, dims) {
                 return found;
             }
         }

@@ -4,8 +4,10 @@ use std::convert::Infallible;
 
 /// Sides of an array, and the start of a box in it, in elements.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub struct Place<'a> {
+    /// Sides of the array.
     pub sides: &'a [u64],
+    /// The first index of the box along each dimension.
     pub start: &'a [u64],
 }
 
@@ -22,7 +24,7 @@ impl Place<'_> {
 
 /// Copies a box of `count` elements along each dimension between two arrays that contain it. An element has `element`
 /// bytes.
-pub(crate) fn copy_box(
+pub fn copy_box(
     count: &[u64],
     element: usize,
     (from, source): (&[u8], Place<'_>),
@@ -40,7 +42,7 @@ pub(crate) fn copy_box(
 
 /// Calls `copy` for each contiguous row of a box, with its first byte in either array and its length in bytes. Ends
 /// at the first failure.
-pub(crate) fn each_row<E>(
+pub fn each_row<E>(
     count: &[u64],
     element: usize,
     source: Place<'_>,
@@ -70,7 +72,7 @@ pub(crate) fn each_row<E>(
 }
 
 /// Advances coordinates in row-major order within `sides`. Returns false at the end.
-pub(crate) fn next(at: &mut [u64], sides: &[u64]) -> bool {
+pub fn next(at: &mut [u64], sides: &[u64]) -> bool {
     for (at, side) in at.iter_mut().zip(sides).rev() {
         *at += 1;
         if *at < *side {
