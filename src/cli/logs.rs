@@ -33,7 +33,7 @@ pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The path of the file that a set of netCDF files makes up, where `path` is that or a member.
+/// The path of the file that a set of files makes up, where `path` is that or a member.
 pub fn joined_of(path: &Path) -> Option<PathBuf> {
     tiles::named_by(path).map(|set| set.joined)
 }

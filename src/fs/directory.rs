@@ -32,7 +32,7 @@ pub struct Listed {
     pub inode: u64,
     /// Position after the name.
     pub next: u64,
-    /// Whether the name is that of a file which a set of netCDF files makes up. Its attributes may take a scan of many files.
+    /// Whether the name is that of a file which a set of files makes up. Its attributes may take a scan of many files.
     pub is_joined: bool,
 }
 

@@ -148,7 +148,7 @@ pub struct Held<'a> {
     pub flush: Option<u64>,
     /// The way from a name to the file of this path.
     pub naming: Naming,
-    /// The set of netCDF files that makes up the file, where no file has its name. Its first member stands for it.
+    /// The set of files that makes up the file, where no file has its name. Its first member stands for it.
     pub set: Option<Arc<Set>>,
 }
 

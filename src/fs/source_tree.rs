@@ -84,7 +84,7 @@ pub enum DirectoryLogs {
     Directories,
 }
 
-/// The presentation of sets of netCDF files that make up a file.
+/// The presentation of sets of files that make up a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tiles {
     /// The file, in place of the members.
@@ -177,7 +177,7 @@ impl SourceTree {
         }
     }
 
-    /// Sets the presentation of sets of netCDF files.
+    /// Sets the presentation of sets of files.
     pub fn with_tiles(self, tiles: Tiles) -> Self {
         SourceTree { tiles, ..self }
     }
@@ -263,7 +263,7 @@ impl SourceTree {
         Ok(held.with_set(set))
     }
 
-    /// The set of netCDF files that makes up the file of this name, where no file has it.
+    /// The set of files that makes up the file of this name, where no file has it.
     fn set_of(&self, held: &Held<'_>) -> Option<Arc<Set>> {
         let is_shown = self.tiles != Tiles::Members && held.flush.is_none();
         (is_shown && self.filter.shows(held.path)).then(|| self.catalog.set_at(held.path))?
@@ -629,7 +629,7 @@ impl SourceTree {
         })
     }
 
-    /// Whether a set of netCDF files makes up a file, and this is its first member, beside which it is listed.
+    /// Whether a set of files makes up a file, and this is its first member, beside which it is listed.
     fn has_joined_name(&self, directory: &Directory, listed: &Listed) -> bool {
         let may_have = self.tiles != Tiles::Members && directory.flush.is_none();
         let set = may_have.then(|| self.catalog.set_with(&directory.path, &listed.name));

@@ -239,7 +239,7 @@ pub fn take_in(path: &Path, options: &ReadOptions) -> Result<Option<String>> {
 
 /// Deletes the log at `path` with all files that belong to it, such as subfiles and journal. Returns `false` where
 /// there is no log, and for a log of a single file, which is deleted as any other file. Fails where a job writes the
-/// log, for a log that is a directory, and for a set of netCDF files.
+/// log, for a log that is a directory, and for a set of files.
 pub fn delete(path: &Path, options: &ReadOptions) -> Result<bool> {
     log_dir::check_change(path)?;
     named::check_change(path, "delete them one by one")?;

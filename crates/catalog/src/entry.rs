@@ -61,7 +61,7 @@ pub struct CatalogEntry {
     /// See [`CompanionStates::companions`]. The lock is held while the owners of new files are asked for, because
     /// waiting threads would ask for the same.
     companions: Option<Mutex<Companions>>,
-    /// Whether the files are a set of netCDF files.
+    /// Whether the files are a set of files.
     is_set: bool,
     /// Names in the directory of the main file that lead to other files of the log, and are not listed. Only a view has
     /// any.

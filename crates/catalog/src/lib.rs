@@ -482,12 +482,12 @@ impl Catalog {
         Ok(LookedAt { since, main, look })
     }
 
-    /// The set of netCDF files that makes up the file at `relative`, where no file is. `None` where there is none.
+    /// The set of files that makes up the file at `relative`, where no file is. `None` where there is none.
     pub fn set_at(&self, relative: &Path) -> Option<Arc<Set>> {
         self.listings.set_at(&self.dir, relative)
     }
 
-    /// The set of netCDF files that has `name` in the directory `parent`, and makes up a file. A listing asks for each name, so
+    /// The set of files that has `name` in the directory `parent`, and makes up a file. A listing asks for each name, so
     /// the answer may be that of a moment ago. `None` where there is none.
     pub fn set_with(&self, parent: &Path, name: &OsStr) -> Option<Arc<Set>> {
         self.listings.set_with(&self.dir, parent, name)

@@ -228,7 +228,7 @@ impl View {
         &self.snapshot
     }
 
-    /// Path of the log file, of the directory that is the log, or of the file that a set of netCDF files makes up.
+    /// Path of the log file, of the directory that is the log, or of the file that a set of files makes up.
     pub fn path(&self) -> PathBuf {
         let Some(main) = self.sources.first().map(SourceFile::path) else {
             return PathBuf::new();

@@ -206,7 +206,7 @@ const OWN: [MountOption; 10] = [
             };
             Ok(())
         }),
-        help: "how sets of netCDF files, one for each process, as NAME.nc.0000, NAME.nc.0001, are shown: as the file NAME.nc that they \
+        help: "how sets of files, one for each process of a model, as NAME.nc.0000, NAME.nc.0001, are shown: as the file NAME.nc that they \
                make up, in their place; as this file and the members; or as the members only",
         default: "both",
     },

@@ -21,7 +21,7 @@ pub struct Companions {
     pub named: Vec<SourcePath>,
     /// The files that belong to the log (see [`ownership`](h5logfs_log::ownership)).
     pub own: Vec<SourcePath>,
-    /// The set of netCDF files whose members these are. They are all of the log.
+    /// The set of files whose members these are. They are all of the log.
     pub set: Option<Arc<Set>>,
 }
 
@@ -80,7 +80,7 @@ pub enum NamesNow {
     Same,
     /// They are these.
     Other(Vec<SourcePath>),
-    /// The set of netCDF files is gone.
+    /// The set of files is gone.
     Gone,
 }
 

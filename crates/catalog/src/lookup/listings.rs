@@ -60,7 +60,7 @@ struct Listing {
     cost: Duration,
     /// Names of logs, by the names of their log files. `None` where they are too many to be kept.
     logs: Option<HashMap<OsString, Vec<OsString>>>,
-    /// Sets of netCDF files; none where their names are too many to be kept.
+    /// Sets of files; none where their names are too many to be kept.
     sets: Sets,
     /// Time of the last comparison with the directory: milliseconds after `begun`.
     compared: AtomicU64,
@@ -201,7 +201,7 @@ impl Listing {
         if of_candidates > LARGEST {
             let path = dir.full_path(path);
             log::info!(
-                "{}: too many numbered netCDF files: none are joined",
+                "{}: too many numbered files: none are joined",
                 path.display()
             );
             candidates = Candidates::default();

@@ -4,7 +4,7 @@
 //!   knows the [names](h5logfs_log::part_names) of the files of a log.
 //! * [`companions`](mod@companions) finds the files beside a log that belong to it.
 //! * `listings` remembers the names in directories.
-//! * [`sets`] finds the sets of netCDF files that make up a file.
+//! * [`sets`] finds the sets of files that make up a file.
 //! * [`unscanned`] makes the snapshots of files that need no scan.
 //! * [`overwrite`] keeps files of logs from being written over.
 
@@ -98,7 +98,7 @@ pub struct Main {
 }
 
 impl Main {
-    /// Opens the file at `relative`. Where there is none, a set of netCDF files may make it up.
+    /// Opens the file at `relative`. Where there is none, a set of files may make it up.
     pub fn open(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Self> {
         match SourceFile::open(dir, relative) {
             Ok(source) => Ok(Main {
@@ -107,7 +107,14 @@ impl Main {
                 set: None,
             }),
             Err(error) if error.is_not_found() => match listings.set_at(dir, relative) {
-                Some(set) => set.open(dir, relative),
+                Some(set) => {
+                    let place = relative.with_file_name(&set.first);
+                    Ok(Main {
+                        source: SourceFile::open(dir, &place)?,
+                        place,
+                        set: Some(set),
+                    })
+                }
                 None => Err(error),
             },
             Err(error) => Err(error),
@@ -123,9 +130,27 @@ impl Main {
         listings: &Listings,
     ) -> Result<Look> {
         match &self.set {
-            Some(set) => Ok(set.look(&LogFiles::of(dir, relative, &self.source))),
+            Some(set) => Ok(look_at_set(set, &LogFiles::of(dir, relative, &self.source))),
             None => look(dir, relative, &self.source, settings, listings),
         }
+    }
+}
+
+/// The look at a set. Members of other users count as foreign files.
+fn look_at_set(set: &Arc<Set>, files: &LogFiles<'_>) -> Look {
+    let parent = files.log().parent().unwrap_or(Path::new(""));
+    let named = set.places(parent);
+    let mut foreign = ForeignFiles::default();
+    let is_own = |place: &&SourcePath| !foreign.add_if_foreign(files, place);
+    let own = named.iter().filter(is_own).cloned().collect();
+    let companions = Companions {
+        named,
+        own,
+        set: Some(Arc::clone(set)),
+    };
+    Look {
+        may_be_log: true,
+        ..Look::with_companions((companions, foreign))
     }
 }
 

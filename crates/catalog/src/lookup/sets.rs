@@ -1,4 +1,4 @@
-//! Sets of netCDF files that make up a file: candidates by the names in a directory, and what the first member shows.
+//! Sets of files that make up a file: candidates by the names in a directory, and what the first member shows.
 //!
 //! Only the first member is opened here, and again only when it has changed; a few others where it cannot be read.
 
@@ -10,10 +10,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::companions::{Companions, ForeignFiles};
-use super::{Look, Main};
-use h5logfs_common::error::Result;
-use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::tiles::named::TWO_FAMILIES;
@@ -142,35 +138,5 @@ impl Set {
         names
             .map(|name| SourcePath::below(parent.join(name)))
             .collect()
-    }
-
-    /// The look at a set. Members of other users count as foreign files.
-    pub(super) fn look(self: &Arc<Self>, files: &LogFiles<'_>) -> Look {
-        let parent = files.log().parent().unwrap_or(Path::new(""));
-        let named = self.places(parent);
-        let mut foreign = ForeignFiles::default();
-        let is_own = |place: &&SourcePath| !foreign.add_if_foreign(files, place);
-        let own = named.iter().filter(is_own).cloned().collect();
-        let companions = Companions {
-            named,
-            own,
-            set: Some(Arc::clone(self)),
-        };
-        Look {
-            may_be_log: true,
-            companions: Some(companions),
-            foreign,
-            ..Look::default()
-        }
-    }
-
-    /// The first member, for the joined path `relative`.
-    pub(super) fn open(self: Arc<Self>, dir: &SourceDir, relative: &Path) -> Result<Main> {
-        let place = relative.with_file_name(&self.first);
-        Ok(Main {
-            source: SourceFile::open(dir, &place)?,
-            place,
-            set: Some(self),
-        })
     }
 }
