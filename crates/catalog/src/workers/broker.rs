@@ -1,6 +1,7 @@
 //! The broker of one scan: it opens files for a worker, but only those of one log, and checks the snapshot that the
 //! worker sends.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,6 +50,8 @@ pub struct Broker<'a> {
     /// The owner of the log file.
     owner: u32,
     files: LogFiles<'a>,
+    /// The companion files of the request. A set of netCDF files may have ten thousand.
+    companions: HashSet<&'a SourcePath>,
 }
 
 struct Until(Instant);
@@ -87,6 +90,7 @@ impl<'a> Broker<'a> {
             request,
             max_snapshot,
             owner,
+            companions: request.companions.unwrap_or_default().iter().collect(),
             // The snapshot may contain bytes of each file that the worker reads. All users who may read the files that
             // it names can see it.
             files: if reads_more {
@@ -197,16 +201,11 @@ impl<'a> Broker<'a> {
     /// Whether a file can belong to the log by its name. This can be the log file, its journal, a subfile, a file of
     /// the directory that is the log, or a companion file that the daemon has found.
     fn may_open(&self, place: &SourcePath) -> bool {
-        let ScanRequest {
-            relative,
-            companions,
-            ..
-        } = self.request;
+        let relative = self.request.relative;
         let is_own = || place.dir == 0 && part_names::may_be_read(relative, &place.path);
         let mut parts = place.path.components();
         let goes_down = parts.all(|part| matches!(part, Component::Normal(_)));
-        let is_companion = || companions.is_some_and(|known| known.contains(place));
-        goes_down && (is_own() || is_companion())
+        goes_down && (is_own() || self.companions.contains(place))
     }
 
     /// Decodes the snapshot from the worker. Fails if the snapshot contradicts itself or belongs to another log.
@@ -222,7 +221,15 @@ impl<'a> Broker<'a> {
         let snapshot = Snapshot::from_bytes(task, bytes).map_err(bad)?;
         snapshot.check().map_err(bad)?;
         let first = snapshot.sources.first().map(|source| &source.place);
-        if first != Some(&SourcePath::below(self.request.relative)) {
+        let is_of_log = match &snapshot.joined {
+            None => first == Some(&SourcePath::below(self.request.relative)),
+            // No file has the joined name.
+            Some(joined) => {
+                joined == self.request.relative
+                    && first.is_some_and(|first| self.companions.contains(first))
+            }
+        };
+        if !is_of_log {
             return Err(bad("it is of another file".into()));
         }
         let mut files = snapshot.sources.iter().chain(&snapshot.journal);

@@ -5,6 +5,7 @@
 //! * [`recognition`] tells whether a file is a member, by its header.
 //! * [`member`] is the header of a member, whatever its format, with `classic` and `hdf5`.
 //! * `families` says where the tile of a member lies, by the attributes of each kind of model.
+//! * [`set`] reads the headers of all members, and finds what they make up.
 //! * `table` is the layout.
 
 mod classic;
@@ -13,6 +14,7 @@ mod hdf5;
 pub mod member;
 pub mod names;
 pub mod recognition;
+pub mod set;
 mod table;
 #[cfg(test)]
 mod tests;
