@@ -40,5 +40,6 @@ mod references;
 mod release;
 mod settle;
 mod striped;
+mod tiles;
 mod unflushed;
 mod workers;

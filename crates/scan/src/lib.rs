@@ -6,6 +6,7 @@
 //! * `adios`: an ADIOS2 directory, by its index. It makes the objects from the metadata of all steps.
 //! * `netcdf`: a netCDF classic file. It turns the header into netCDF's data model and finds the logs beside the file.
 //! * `netcdf4`: the netCDF-4 form of a file of netCDF's data model.
+//! * `tiles`: a set of netCDF files, one for each process. It turns their headers into that of the joined file.
 //! * `scan_hdf5` below: an HDF5 file. It asks `logvol` and `classic` for the log, and walks the objects.
 //!
 //! The parts that these share:
@@ -52,6 +53,7 @@ mod scales;
 mod shown;
 mod shown_unflushed;
 mod sources;
+mod tiles;
 mod tree;
 mod unclosed;
 #[cfg(feature = "worker")]
@@ -145,6 +147,9 @@ impl From<Snapshot> for Scanned {
 
 /// Scans one file. `room` limits the elements and attribute values among its metadata.
 fn scan_with(request: ScanRequest<'_>, room: Room) -> Result<Scanned> {
+    if let Some(first) = tiles::first_member(request) {
+        return tiles::scan(request, first).map(Scanned::from);
+    }
     let source = SourceFile::open(request.dir, request.relative)?;
     let files = LogFiles::of(request.dir, request.relative, &source);
     if let Some((place, journal)) = journal::of_file(&files, &source)? {

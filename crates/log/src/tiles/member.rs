@@ -142,11 +142,6 @@ impl MemberHeader {
         let mut variables = self.variables.iter();
         variables.find(|v| v.dimensions == [dimension] && v.name == *name)
     }
-
-    /// The number of the dimension called `name`.
-    pub(super) fn dimension(&self, name: &[u8]) -> Option<usize> {
-        self.dimensions.iter().position(|d| d.name == name)
-    }
 }
 
 /// The format of a member, by its first bytes.

@@ -6,6 +6,7 @@
 //! * [`recognition`] tells whether a file is a member, by its header.
 //! * [`member`] is the header of a member, whatever its format, with `classic` and `hdf5`.
 //! * `families` says where the tile of a member lies, by the attributes of each kind of model.
+//! * [`set`] reads the headers of all members, and finds what they make up.
 //! * `table` is the layout. `parts` makes the records of a member, `chunks` those of netCDF-4 members, and `tiling` finds the
 //!   shape of chunks that follow the members.
 
@@ -18,6 +19,7 @@ pub mod named;
 pub mod names;
 mod parts;
 pub mod recognition;
+pub mod set;
 mod table;
 #[cfg(test)]
 mod tests;

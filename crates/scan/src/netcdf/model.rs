@@ -1,6 +1,6 @@
 //! The header of a netCDF classic file in netCDF's data model.
 
-use crate::netcdf4::model::{Attribute, Dimension, Model, Variable};
+use crate::netcdf4::model::{Attribute, Dimension, Model, Value, Variable};
 use h5logfs_log::netcdf::header::{self, Header};
 
 /// The model of a file with `records` records.
@@ -18,6 +18,8 @@ pub fn model(header: &Header, records: u64) -> Model {
         dimensions: variable.dimensions.clone(),
         attributes: variable.attributes.iter().map(attribute).collect(),
         kind: variable.kind,
+        // The view converts the elements.
+        is_big_endian: false,
         fill: header.fill_of(variable),
         // In the file, elements that were never written are zeros.
         unwritten: [0; 8],
@@ -27,7 +29,6 @@ pub fn model(header: &Header, records: u64) -> Model {
         dimensions: header.dimensions.iter().map(dimension).collect(),
         attributes: header.attributes.iter().map(attribute).collect(),
         variables: header.variables.iter().map(variable).collect(),
-        // The view converts the elements.
         is_big_endian: false,
         // CDF-5 has types that are missing from the classic data model.
         is_classic: header.version != 5,
@@ -37,8 +38,10 @@ pub fn model(header: &Header, records: u64) -> Model {
 fn attribute(attribute: &header::Attribute) -> Attribute {
     Attribute {
         name: attribute.name.clone(),
-        kind: attribute.kind,
-        len: attribute.len,
-        values: attribute.little_endian(),
+        value: Value::Plain {
+            kind: attribute.kind,
+            len: attribute.len,
+            bytes: attribute.little_endian(),
+        },
     }
 }

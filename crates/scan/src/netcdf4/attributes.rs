@@ -1,9 +1,10 @@
 //! Attributes in their netCDF-4 form (section 9.4).
 
 use std::collections::HashMap;
+use std::ffi::CString;
 
 use super::image::new_datatype;
-use super::model::Attribute;
+use super::model::{Attribute, Value};
 use crate::hdf5_sys::{self as h5, AttributeSpaces, Id, Name, Space};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
@@ -29,13 +30,14 @@ pub(super) struct Attributes {
     null: Id,
     /// Text types, by size and whether the text is UTF-8.
     texts: HashMap<(u32, bool), Id>,
-    numbers: Vec<(Type, Id)>,
+    /// Types of numbers, by kind and byte order.
+    numbers: Vec<(Type, bool, Id)>,
     integer: Id,
     is_big_endian: bool,
 }
 
 impl Attributes {
-    /// `is_big_endian`: byte order of the elements and of numeric attributes.
+    /// `is_big_endian`: byte order of numeric attributes.
     pub(super) fn new(is_big_endian: bool) -> Result<Self> {
         Ok(Attributes {
             spaces: AttributeSpaces::new()?,
@@ -47,13 +49,14 @@ impl Attributes {
         })
     }
 
-    /// The HDF5 type of a netCDF type.
-    pub(super) fn datatype(&mut self, kind: Type) -> Result<Id> {
-        if let Some((_, known)) = self.numbers.iter().find(|(k, _)| *k == kind) {
+    /// The HDF5 type of a netCDF type in a byte order.
+    pub(super) fn datatype(&mut self, kind: Type, is_big_endian: bool) -> Result<Id> {
+        let mut known = self.numbers.iter();
+        if let Some((_, _, known)) = known.find(|(k, big, _)| (*k, *big) == (kind, is_big_endian)) {
             return Ok(known.clone());
         }
-        let new = new_datatype(kind, self.is_big_endian)?;
-        self.numbers.push((kind, new.clone()));
+        let new = new_datatype(kind, is_big_endian)?;
+        self.numbers.push((kind, is_big_endian, new.clone()));
         Ok(new)
     }
 
@@ -79,16 +82,32 @@ impl Attributes {
     }
 
     fn user_attribute(&mut self, object: &Id, attribute: &Attribute) -> Result<()> {
-        if attribute.len > 0 && attribute.kind == Type::Char {
-            return self.text(object, &attribute.name, &attribute.values);
-        }
-        let datatype = self.datatype(attribute.kind)?;
         let name = Name::ascii(&attribute.name);
-        if attribute.len == 0 {
+        let (kind, len, bytes) = match &attribute.value {
+            Value::Plain { kind, len, bytes } => (*kind, *len, bytes),
+            Value::Texts(texts) => return self.texts(object, name, texts),
+        };
+        if len > 0 && kind == Type::Char {
+            return self.text(object, &attribute.name, bytes);
+        }
+        let datatype = self.datatype(kind, self.is_big_endian)?;
+        if len == 0 {
             return h5::write_plain_attribute(object, name, &datatype, &self.null, &[]);
         }
-        let space = self.spaces.list(attribute.len)?;
-        h5::write_plain_attribute(object, name, &datatype, &space, &attribute.values)
+        let space = self.spaces.list(len)?;
+        let bytes = ordered(bytes, kind, self.is_big_endian);
+        h5::write_plain_attribute(object, name, &datatype, &space, &bytes)
+    }
+
+    fn texts(&mut self, object: &Id, name: Name<'_>, texts: &[Vec<u8>]) -> Result<()> {
+        let space = match texts.len() {
+            0 => self.null.clone(),
+            len => self.spaces.list(len as u64)?,
+        };
+        let texts = texts
+            .iter()
+            .map(|text| CString::new(text.as_slice()).unwrap_or_default());
+        h5::write_texts(object, name, &space, &texts.collect::<Vec<_>>())
     }
 
     /// Writes a text, which must not be empty. netCDF-C marks every text as ASCII, but h5netcdf then fails for UTF-8.
@@ -126,4 +145,15 @@ impl Attributes {
         let space = self.spaces.list(numbers.len() as u64)?;
         h5::write_plain_attribute(object, Name::ascii(name), &self.integer, &space, &bytes)
     }
+}
+
+/// Little-endian values in the byte order of a type.
+pub(super) fn ordered(values: &[u8], kind: Type, is_big_endian: bool) -> Vec<u8> {
+    let mut values = values.to_vec();
+    if is_big_endian {
+        values
+            .chunks_exact_mut(kind.size())
+            .for_each(<[u8]>::reverse);
+    }
+    values
 }

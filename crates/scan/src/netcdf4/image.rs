@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, ordered};
 use super::model::{Attribute, Dimension, Model, Variable};
 use super::names::{Plan, ShownVariable};
 use crate::hdf5_sys::{self as h5, Id, Link, Target};
@@ -140,10 +140,12 @@ impl<'a> Maker<'a> {
     }
 
     fn make_variable(&mut self, shown: &ShownVariable, variable: &'a Variable) -> Result<()> {
-        let datatype = self.attributes.datatype(variable.kind)?;
-        let element = variable.kind.size();
+        let (kind, is_big_endian) = (variable.kind, variable.is_big_endian);
+        let datatype = self.attributes.datatype(kind, is_big_endian)?;
+        let element = kind.size();
         let creation = new_creation()?;
-        h5::set_fill_value(&creation, &datatype, &variable.fill[..element])?;
+        let fill = ordered(&variable.fill[..element], kind, is_big_endian);
+        h5::set_fill_value(&creation, &datatype, &fill)?;
         let mut plan = self.plan(variable);
         let id = i64::try_from(shown.number)?;
         if !plan.dims.is_empty() {

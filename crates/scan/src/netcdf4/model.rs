@@ -12,7 +12,7 @@ pub struct Model {
     pub attributes: Vec<Attribute>,
     /// Variables by number. A dataset has the number of its variable.
     pub variables: Vec<Variable>,
-    /// Byte order of the elements.
+    /// Byte order of numeric attributes.
     pub is_big_endian: bool,
     /// The file has nothing that netCDF's classic model lacks.
     pub is_classic: bool,
@@ -40,9 +40,11 @@ pub struct Variable {
     pub attributes: Vec<Attribute>,
     /// The type of its elements.
     pub kind: Type,
+    /// Byte order of its elements.
+    pub is_big_endian: bool,
     /// The fill value that the image tells its readers, little-endian, in the first bytes.
     pub fill: [u8; 8],
-    /// The value of elements that nobody wrote, in the byte order of the file, in the first bytes.
+    /// The value of elements that nobody wrote, in the byte order of the variable, in the first bytes.
     pub unwritten: [u8; 8],
     /// Why no element of it can be read.
     pub unreadable: Option<String>,
@@ -53,12 +55,24 @@ pub struct Variable {
 pub struct Attribute {
     /// Its name.
     pub name: Vec<u8>,
-    /// The type of its values.
-    pub kind: Type,
-    /// Number of values.
-    pub len: u64,
-    /// Little-endian values.
-    pub values: Vec<u8>,
+    /// Its value.
+    pub value: Value,
+}
+
+/// The value of an attribute.
+#[derive(Debug)]
+pub enum Value {
+    /// Numbers, or text as one value a character.
+    Plain {
+        /// The type of the values.
+        kind: Type,
+        /// Number of values.
+        len: u64,
+        /// Little-endian values.
+        bytes: Vec<u8>,
+    },
+    /// Texts of netCDF-4's type string. None has a zero byte.
+    Texts(Vec<Vec<u8>>),
 }
 
 impl Model {

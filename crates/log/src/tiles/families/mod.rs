@@ -107,6 +107,11 @@ pub(super) fn first_number(family: Family) -> u32 {
     u32::from(family == Family::Mitgcm)
 }
 
+/// The same, of the family of these marks.
+pub(super) fn first_number_of(marks: &Marks) -> u32 {
+    u32::from(matches!(marks, Marks::Mitgcm(_)))
+}
+
 /// How many files an FMS set has, masked ones included, as its first member says; `None` where it says nothing.
 pub(super) fn fms_files(header: &MemberHeader) -> Option<u64> {
     u64::try_from(single(&header.attributes, fms::MARK)?).ok()

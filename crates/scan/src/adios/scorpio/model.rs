@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::collected::Collected;
-use crate::netcdf4::model::{Attribute, Dimension, Model, Variable};
+use crate::netcdf4::model::{self, Attribute, Dimension, Model, Variable};
 use h5logfs_adios::model::Value;
 use h5logfs_adios::scorpio::{Definition, NcType, Way};
 use h5logfs_common::diagnostic::Diagnostic;
@@ -134,20 +134,20 @@ fn variable(
     let own = attributes
         .iter()
         .find(|attribute| attribute.name == b"_FillValue");
-    let is_value = |own: &&Attribute| own.kind == kind && own.len == 1;
+    let own = own.and_then(|attribute| match &attribute.value {
+        model::Value::Plain { kind, len, bytes } => Some((*kind, *len, bytes)),
+        model::Value::Texts(_) => None,
+    });
     // An empty text is the fill value 0 of characters.
-    let is_odd = |own: &&Attribute| own.kind != kind || own.len > 1;
-    if let Some(own) = own.filter(is_odd) {
-        let (count, of) = (own.len, own.kind);
+    if let Some((of, count, _)) = own.filter(|(of, count, _)| *of != kind || *count > 1) {
         collected.note(format!(
             "{name}: its attribute _FillValue has {count} values of {of:?}, not one of {kind:?}: netCDF's own stands in its place"
         ));
     }
-    let own = own.filter(is_value);
-    let fill = match own {
-        Some(own) => {
+    let fill = match own.filter(|(of, count, _)| *of == kind && *count == 1) {
+        Some((_, _, bytes)) => {
             let mut fill = [0; 8];
-            fill[..own.values.len()].copy_from_slice(&own.values);
+            fill[..bytes.len()].copy_from_slice(bytes);
             fill
         }
         None => default_fill(ty, false),
@@ -161,6 +161,7 @@ fn variable(
         dimensions,
         attributes,
         kind,
+        is_big_endian,
         fill,
         unwritten,
         unreadable: None,
@@ -209,8 +210,10 @@ fn attribute(name: &str, value: &Value, is_big_endian: bool) -> Option<Attribute
     let len = values.len() / kind.size();
     values.len().is_multiple_of(kind.size()).then(|| Attribute {
         name: name.as_bytes().to_vec(),
-        kind,
-        len: len as u64,
-        values,
+        value: model::Value::Plain {
+            kind,
+            len: len as u64,
+            bytes: values,
+        },
     })
 }

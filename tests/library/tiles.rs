@@ -1,0 +1,266 @@
+//! Scans of sets of netCDF files, one for each process.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use h5logfs_common::diagnostic::Severity;
+use h5logfs_common::error::Error;
+use h5logfs_log::Tables;
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::tiles::member::{MemberHeader, Variable};
+use h5logfs_log::tiles::names::{Candidate, Candidates};
+use h5logfs_log::tiles::{Axis, Holders, Span};
+
+use crate::common::readers::project;
+
+fn corpus() -> PathBuf {
+    project().join("tests/corpus-tiles")
+}
+
+/// The sets in a directory, with their joined names.
+fn sets(directory: &Path) -> Vec<(OsString, Candidate)> {
+    let mut candidates = Candidates::default();
+    for entry in fs::read_dir(directory).unwrap() {
+        candidates.add(&entry.unwrap().file_name());
+    }
+    let mut sets: Vec<_> = candidates.into_sets().into_iter().collect();
+    sets.sort_by(|one, other| one.0.cmp(&other.0));
+    sets
+}
+
+fn scan_set(directory: &Path, joined: &OsString, set: &Candidate) -> Result<Snapshot, Error> {
+    let dir = SourceDir::open(directory).unwrap();
+    let members = set.members.iter().map(|(_, name)| SourcePath::below(name));
+    let members: Vec<SourcePath> = members.collect();
+    let settings = Settings::default();
+    let request = ScanRequest {
+        companions: Some(&members),
+        ..ScanRequest::alone(&dir, Path::new(joined), &settings)
+    };
+    h5logfs_scan::scan(request)
+}
+
+/// The only set of a directory of the corpus.
+fn scan(name: &str) -> Result<Snapshot, Error> {
+    let directory = corpus().join(name);
+    let sets = sets(&directory);
+    assert_eq!(sets.len(), 1);
+    scan_set(&directory, &sets[0].0, &sets[0].1)
+}
+
+fn tables(snapshot: &Snapshot) -> &h5logfs_log::tiles::Tables {
+    match &snapshot.log {
+        Tables::Tiles(tables) => tables,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn told(snapshot: &Snapshot, severity: Severity) -> Vec<String> {
+    let found = snapshot.diagnostics.iter();
+    let found = found.filter(|diagnostic| diagnostic.severity == severity);
+    found.map(ToString::to_string).collect()
+}
+
+fn header_of(path: &Path) -> MemberHeader {
+    let (dir, name) = SourceDir::of_file(path).unwrap();
+    MemberHeader::read(&SourceFile::open(&dir, &name).unwrap()).unwrap()
+}
+
+#[test]
+fn each_set_has_the_header_of_its_expected_file() {
+    let work = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for entry in fs::read_dir(corpus()).unwrap() {
+        let directory = entry.unwrap().path();
+        let name = directory.file_name().unwrap().to_str().unwrap().to_owned();
+        if !directory.is_dir() || name.starts_with("bad_") || name.starts_with("refused_") {
+            continue;
+        }
+        for (joined, set) in sets(&directory) {
+            let snapshot = scan_set(&directory, &joined, &set).unwrap();
+            snapshot.check().unwrap();
+            assert_eq!(snapshot.joined.as_deref(), Some(Path::new(&joined)));
+            assert_eq!(snapshot.sources.len(), set.members.len());
+            assert_eq!(told(&snapshot, Severity::Lost), [""; 0], "{name}");
+            let image = work.path().join("image.nc");
+            fs::write(&image, &snapshot.image).unwrap();
+            let of_set = corpus().join(format!("{name}.expected.nc"));
+            let expected = match of_set.is_file() {
+                true => of_set,
+                false => corpus().join(format!("{name}.expected.{}", joined.display())),
+            };
+            let (got, expected) = (header_of(&image), header_of(&expected));
+            assert_same(&got, &expected, &name);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 19);
+}
+
+#[track_caller]
+fn assert_same(got: &MemberHeader, expected: &MemberHeader, name: &str) {
+    assert_eq!(got.dimensions, expected.dimensions, "{name}");
+    assert_eq!(got.attributes, expected.attributes, "{name}");
+    let plain = |variable: &Variable| Variable {
+        place: 0,
+        is_big_endian: false,
+        ..variable.clone()
+    };
+    let [got, expected] =
+        [got, expected].map(|header| header.variables.iter().map(plain).collect::<Vec<_>>());
+    assert_eq!(got, expected, "{name}");
+}
+
+#[test]
+fn tables_have_the_places_of_the_members() {
+    // Section 13: the regional set, the second of whose members has 4 points at 9 of 13.
+    let snapshot = scan("fms_region").unwrap();
+    let region = tables(&snapshot);
+    let span = |at, len| Span {
+        at,
+        len,
+        before: 0,
+        all: len,
+    };
+    assert_eq!(region.members[1].spans, [span(9, 4), span(0, 5)]);
+    assert_eq!(region.members[1].records, [3]);
+    let temp = region
+        .variables
+        .iter()
+        .position(|v| &*v.name == "temp")
+        .unwrap();
+    let form = &region.forms[region.members[1].form as usize];
+    assert_eq!(form.places[temp], Some(2164));
+    let dims = [Axis::Records(0), Axis::Whole, Axis::Cut(1), Axis::Cut(0)];
+    assert_eq!(region.variables[temp].dims, dims);
+    assert_eq!(region.variables[temp].holders, Holders::All);
+    let bounds = region
+        .variables
+        .iter()
+        .find(|v| &*v.name == "time_bounds")
+        .unwrap();
+    assert_eq!(bounds.holders, Holders::First);
+    // Members of equal sizes share a form.
+    let scattered = scan("fms_scatter").unwrap();
+    assert_eq!(
+        (
+            tables(&scattered).members.len(),
+            tables(&scattered).forms.len()
+        ),
+        (6, 1)
+    );
+    // A halo, and the lengths of a live set.
+    let halo = scan("nemo_halo").unwrap();
+    let x = Span {
+        at: 10,
+        len: 10,
+        before: 1,
+        all: 11,
+    };
+    assert_eq!(tables(&halo).members[3].spans[0], x);
+    let live = scan("fms_live").unwrap();
+    assert_eq!(
+        tables(&live)
+            .members
+            .iter()
+            .map(|m| m.records[0])
+            .collect::<Vec<_>>(),
+        [3, 4, 3, 4]
+    );
+    let notes = told(&live, Severity::Note);
+    assert!(
+        notes[0].ends_with(": 4, but 3 in ocean.nc.0000, 3 in ocean.nc.0002"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn masked_tiles_are_a_note() {
+    let snapshot = scan("fms_masked").unwrap();
+    let notes = told(&snapshot, Severity::Note);
+    assert_eq!(
+        notes,
+        ["16 of 20 members are there; masked tiles have none"]
+    );
+    assert!(tables(&snapshot).absent.is_empty() && !snapshot.has_unreadable);
+    // The gap value is the fill value of the dataset, and no attribute is made of it.
+    let fills = snapshot
+        .datasets
+        .iter()
+        .filter(|dataset| !dataset.fill.is_empty());
+    assert!(fills.count() > 0);
+}
+
+#[test]
+fn members_that_are_missing_or_unreadable_are_told() {
+    let lost = scan("bad_nemo_member_lost").unwrap();
+    let expected = "3 of 4 members are there, r_restart_0002.nc is missing: elements that no member has cannot be read";
+    assert_eq!(told(&lost, Severity::Lost), [expected]);
+    assert!(lost.has_unreadable);
+    let absent = &tables(&lost).absent[0];
+    assert_eq!(
+        (absent.name.as_str(), absent.reason.as_str()),
+        ("r_restart_0002.nc", "is missing")
+    );
+
+    let header_cut = scan("bad_header_cut").unwrap();
+    assert_eq!(
+        told(&header_cut, Severity::Lost),
+        ["x.nc.0001: the file is empty: it has no header"]
+    );
+    // The member is watched, too. Its number gives its box.
+    assert_eq!(
+        (header_cut.sources.len(), tables(&header_cut).members.len()),
+        (4, 3)
+    );
+    let boxes = tables(&header_cut).absent[0].spans.clone().unwrap();
+    let spans = |number: usize| tables(&header_cut).members[number].spans.clone();
+    let (row, column) = (spans(0), spans(2));
+    for (number, part) in boxes.into_iter().enumerate() {
+        let of = [row[number], column[number]].map(|span| (span.at, span.len));
+        assert!(of.contains(&part), "{part:?} {of:?}");
+    }
+
+    let cut = scan("bad_member_cut").unwrap();
+    let told = told(&cut, Severity::Lost);
+    assert!(
+        told[0].starts_with("x.nc.0003: ends at byte 1821, its data reach to byte 242"),
+        "{told:?}"
+    );
+    let attribute = b"_h5logfs_incomplete";
+    assert!(
+        cut.image
+            .windows(attribute.len())
+            .any(|bytes| bytes == attribute)
+    );
+}
+
+#[test]
+fn sets_that_cannot_be_joined_are_refused() {
+    let expected = [
+        (
+            "bad_two_sets",
+            "x.nc.0004: xt_ocean has 10 points in all, and 8 in x.nc.0000: two sets are mixed",
+        ),
+        (
+            "bad_type_differs",
+            "x.nc.0002: variable eta_t is double, and float in x.nc.0000",
+        ),
+        (
+            "refused_compressed",
+            "vegn.res.nc.0000: dimension tile_index is compressed by gathering",
+        ),
+        (
+            "refused_icebergs",
+            "icebergs.res.nc.0000: no dimension is decomposed",
+        ),
+    ];
+    for (name, text) in expected {
+        let error = scan(name).unwrap_err().to_string();
+        assert!(error.contains(text), "{name}: {error}");
+    }
+}
