@@ -89,9 +89,10 @@ fn each_set_has_the_header_of_its_expected_file() {
             let image = work.path().join("image.nc");
             fs::write(&image, &snapshot.image).unwrap();
             let of_set = corpus().join(format!("{name}.expected.nc"));
-            let expected = match of_set.is_file() {
-                true => of_set,
-                false => corpus().join(format!("{name}.expected.{}", joined.display())),
+            let expected = if of_set.is_file() {
+                of_set
+            } else {
+                corpus().join(format!("{name}.expected.{}", joined.display()))
             };
             let (got, expected) = (header_of(&image), header_of(&expected));
             assert_same(&got, &expected, &name);

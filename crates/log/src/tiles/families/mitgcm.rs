@@ -45,9 +45,10 @@ pub fn marks(header: &MemberHeader, number: u32) -> Result<Marks, Unfit> {
     let (x, y) = ((count("sNx")?, count("Nx")?), (count("sNy")?, count("Ny")?));
     let mut parts = Vec::new();
     for (name, is_x, more) in DIMENSIONS.into_iter().filter(|(name, ..)| has(name)) {
-        let (place, (size, whole)) = match is_x {
-            true => ((own - 1) % tiles.0, x),
-            false => ((own - 1) / tiles.0, y),
+        let (place, (size, whole)) = if is_x {
+            ((own - 1) % tiles.0, x)
+        } else {
+            ((own - 1) / tiles.0, y)
         };
         parts.push(Part {
             dimension: name.to_vec(),

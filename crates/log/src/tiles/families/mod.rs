@@ -149,25 +149,23 @@ pub(super) fn place(family: Family, members: &Members<'_>) -> Result<Vec<Cut>, S
         let name = lossy(&members.dimensions[*dimension]);
         let mut spans = Vec::new();
         for member in members.members {
-            let own = member.marks.parts.get(k);
-            let own = own.filter(|own| own.dimension == part.dimension);
-            let is_like_first = member.marks.parts.len() == first.marks.parts.len();
-            let Some(own) = own.filter(|_| is_like_first) else {
+            let parts = &member.marks.parts;
+            let own = parts.get(k).filter(|own| own.dimension == part.dimension);
+            let Some(own) = own.filter(|_| parts.len() == first.marks.parts.len()) else {
                 let text = "other dimensions are decomposed than in";
                 return Err(format!("{}: {text} {}", member.name, first.name));
             };
             if own.whole != part.whole {
-                let from = |part: &Part| match own.whole.1 == first.marks.parts[k].whole.1 {
-                    true => format!(" from {}", part.whole.0),
-                    false => String::new(),
+                let is_shifted = own.whole.1 == part.whole.1;
+                let from = |part: &Part| match part.whole.0 {
+                    from if is_shifted => format!(" from {from}"),
+                    _ => String::new(),
                 };
-                let (of_own, of_first) = (own.whole.1, part.whole.1);
+                let own = format!("{} points in all{}", own.whole.1, from(own));
+                let of_first = format!("{}{} in {}", part.whole.1, from(part), first.name);
+                let name = format!("{}: {name}", member.name);
                 return Err(format!(
-                    "{}: {name} has {of_own} points in all{}, and {of_first}{} in {}: two sets are mixed",
-                    member.name,
-                    from(own),
-                    from(part),
-                    first.name
+                    "{name} has {own}, and {of_first}: two sets are mixed"
                 ));
             }
             spans.push(own.span);

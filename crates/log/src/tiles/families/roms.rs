@@ -132,12 +132,11 @@ pub fn place(members: &Members<'_>) -> Result<Vec<Cut>, String> {
     if let (Some(xi), Some(eta)) = (of(true), of(false)) {
         check_whole(members, xi, eta).map_err(bad)?;
     }
-    match cuts.is_empty() {
-        true => Err(bad(
-            "it has none of the dimensions xi_rho, xi_u, eta_rho, eta_v".to_owned(),
-        )),
-        false => Ok(cuts),
+    if cuts.is_empty() {
+        let text = "it has none of the dimensions xi_rho, xi_u, eta_rho, eta_v";
+        return Err(bad(text.to_owned()));
     }
+    Ok(cuts)
 }
 
 fn is_along_xi(members: &Members<'_>, cut: &Cut) -> bool {
