@@ -89,9 +89,10 @@ fn each_set_has_the_header_of_its_expected_file() {
             let image = work.path().join("image.nc");
             fs::write(&image, &snapshot.image).unwrap();
             let of_set = corpus().join(format!("{name}.expected.nc"));
-            let expected = match of_set.is_file() {
-                true => of_set,
-                false => corpus().join(format!("{name}.expected.{}", joined.display())),
+            let expected = if of_set.is_file() {
+                of_set
+            } else {
+                corpus().join(format!("{name}.expected.{}", joined.display()))
             };
             let (got, expected) = (header_of(&image), header_of(&expected));
             assert_same(&got, &expected, &name);
@@ -225,11 +226,16 @@ fn members_that_are_missing_or_unreadable_are_told() {
         assert!(of.contains(&part), "{part:?} {of:?}");
     }
 
+    // The end of this file lies in its header.
     let cut = scan("bad_member_cut").unwrap();
-    let told = told(&cut, Severity::Lost);
+    let told_of_cut = told(&cut, Severity::Lost);
     assert!(
-        told[0].starts_with("x.nc.0003: ends at byte 1821, its data reach to byte 242"),
-        "{told:?}"
+        told_of_cut[0].starts_with("x.nc.0003: netCDF header"),
+        "{told_of_cut:?}"
+    );
+    assert!(
+        told_of_cut[0].contains("the file ends at byte 1821"),
+        "{told_of_cut:?}"
     );
     let attribute = b"_h5logfs_incomplete";
     assert!(
@@ -237,6 +243,155 @@ fn members_that_are_missing_or_unreadable_are_told() {
             .windows(attribute.len())
             .any(|bytes| bytes == attribute)
     );
+}
+
+/// A copy of a set, changed by `change`, which gets its directory.
+fn changed(name: &str, change: impl FnOnce(&Path)) -> Result<Snapshot, Error> {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(corpus().join(name)).unwrap() {
+        let from = entry.unwrap();
+        fs::copy(from.path(), copy.path().join(from.file_name())).unwrap();
+    }
+    change(copy.path());
+    let sets = sets(copy.path());
+    scan_set(copy.path(), &sets[0].0, &sets[0].1)
+}
+
+/// Replaces the only place with the bytes `from` behind `after`.
+fn patch(file: &Path, after: &str, from: &[u8], to: &[u8]) {
+    let mut bytes = fs::read(file).unwrap();
+    let find =
+        |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|at| at == what).unwrap();
+    let behind = find(&bytes, after.as_bytes()) + after.len();
+    let at = behind + find(&bytes[behind..], from);
+    bytes[at..at + to.len()].copy_from_slice(to);
+    fs::write(file, bytes).unwrap();
+}
+
+fn ints(numbers: &[i32]) -> Vec<u8> {
+    numbers
+        .iter()
+        .flat_map(|number| number.to_be_bytes())
+        .collect()
+}
+
+#[test]
+fn a_member_without_its_last_bytes_is_told_with_the_bytes() {
+    let cut = |dir: &Path| {
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(dir.join("ocean.nc.0001"))
+            .unwrap();
+        file.set_len(5000).unwrap();
+        // A file that was written a moment ago may lack its last record.
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+        file.set_modified(old).unwrap();
+    };
+    let snapshot = changed("fms_scatter", cut).unwrap();
+    let lost = told(&snapshot, Severity::Lost);
+    assert_eq!(
+        lost,
+        [
+            "ocean.nc.0001: ends at byte 5000, its data reach to byte 6056: the elements behind cannot be read"
+        ]
+    );
+    assert!(snapshot.has_unreadable && tables(&snapshot).absent.is_empty());
+}
+
+#[test]
+fn a_set_without_readable_members_is_in_writing() {
+    let empty = |dir: &Path| {
+        for entry in fs::read_dir(dir).unwrap() {
+            fs::write(entry.unwrap().path(), "").unwrap();
+        }
+    };
+    let error = changed("fms_live", empty).unwrap_err().to_string();
+    assert!(
+        error.contains("no member can be read yet (ocean.nc.0000: the file is empty"),
+        "{error}"
+    );
+}
+
+#[test]
+fn members_that_overlap_are_refused() {
+    let before = ints(&[1, 8, 5, 8]);
+    let over = |dir: &Path| {
+        let file = dir.join("x.nc.0001");
+        patch(&file, "domain_decomposition", &before, &ints(&[1, 8, 1, 4]));
+    };
+    let error = changed("bad_type_differs", |dir| {
+        fs::copy(dir.join("x.nc.0003"), dir.join("x.nc.0002")).unwrap();
+        over(dir);
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("members overlap: x.nc.000"), "{error}");
+}
+
+#[test]
+fn lengths_that_differ_are_refused() {
+    let longer = |dir: &Path| {
+        patch(
+            &dir.join("x.nc.0003"),
+            "domain_decomposition",
+            &ints(&[1, 8, 5, 8]),
+            &ints(&[1, 8, 5, 7]),
+        )
+    };
+    let error = changed("bad_header_cut", longer).unwrap_err().to_string();
+    let expected = "x.nc.0003: its part of xt_ocean is 3 points at 4 of 8, and it has 4";
+    assert!(error.contains(expected), "{error}");
+    let levels = |dir: &Path| {
+        // The length follows the name, which has 8 bytes.
+        patch(
+            &dir.join("ocean.nc.0004"),
+            "st_ocean",
+            &ints(&[3]),
+            &ints(&[2]),
+        );
+    };
+    let error = changed("fms_scatter", levels).unwrap_err().to_string();
+    assert!(
+        error.contains("ocean.nc.0004: st_ocean has 2 points, and 3 in ocean.nc.0000"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_nemo_set_keeps_to_its_numbers() {
+    let rename = |dir: &Path| {
+        fs::rename(
+            dir.join("ORCA_00000480_restart_0005.nc"),
+            dir.join("ORCA_00000480_restart_0004.nc"),
+        )
+        .unwrap();
+    };
+    let error = changed("nemo_restart", rename).unwrap_err().to_string();
+    assert!(
+        error.contains("restart_0004.nc: its attribute DOMAIN_number is 5: it was renamed"),
+        "{error}"
+    );
+    let copy = |dir: &Path| {
+        fs::copy(
+            dir.join("ORCA_00000480_restart_0005.nc"),
+            dir.join("ORCA_00000480_restart_0006.nc"),
+        )
+        .unwrap();
+    };
+    let snapshot = changed("nemo_restart", copy).unwrap();
+    let notes = told(&snapshot, Severity::Note);
+    assert_eq!(
+        notes,
+        ["ORCA_00000480_restart_0006.nc is left over from a larger run, and ignored"]
+    );
+    assert_eq!(tables(&snapshot).members.len(), 6);
+    // Without its first member the set has the next one as its first.
+    let without = |dir: &Path| fs::remove_file(dir.join("ORCA_00000480_restart_0000.nc")).unwrap();
+    let snapshot = changed("nemo_restart", without).unwrap();
+    assert_eq!(
+        tables(&snapshot).absent[0].name,
+        "ORCA_00000480_restart_0000.nc"
+    );
+    assert!(tables(&snapshot).absent[0].spans.is_some());
 }
 
 #[test]

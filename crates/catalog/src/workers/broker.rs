@@ -241,7 +241,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use h5logfs_log::snapshot::Source;
     use h5logfs_log::source_dir::SourceDir;
+    use h5logfs_log::source_file::SourceFile;
 
     #[test]
     fn a_worker_gets_files_of_its_log_only() {
@@ -303,6 +305,39 @@ mod tests {
         let lists = |path: &str| broker.list(&SourcePath::below(path)).is_ok();
         assert!(lists("a.h5.subfiles"));
         assert!(!lists("b.h5.subfiles") && !lists("") && !lists("."));
+    }
+
+    #[test]
+    fn the_snapshot_of_a_set_begins_with_one_of_its_members() {
+        let source = tempfile::tempdir().unwrap();
+        for file in ["x.nc.0000", "x.nc.0001", "x.nc.0002"] {
+            std::fs::write(source.path().join(file), file).unwrap();
+        }
+        let dir = SourceDir::open(source.path()).unwrap();
+        let settings = Settings::default();
+        let companions = ["x.nc.0000", "x.nc.0001"].map(SourcePath::below);
+        let request = ScanRequest {
+            companions: Some(&companions),
+            ..ScanRequest::alone(&dir, Path::new("x.nc"), &settings)
+        };
+        let broker = Broker::new(request, 1 << 20, rustix::process::geteuid().as_raw());
+        let gets = |path: &str| broker.open(&SourcePath::below(path)).is_ok();
+        assert!(gets("x.nc.0001") && !gets("x.nc.0002"));
+        let accepts = |joined: Option<&str>, first: &str| {
+            let place = SourcePath::below(first);
+            let found = SourceFile::open_at(&dir, &place).map(|file| file.identity());
+            let snapshot = Snapshot {
+                sources: vec![Source::whole(place, found.unwrap())],
+                joined: joined.map(PathBuf::from),
+                ..Snapshot::default()
+            };
+            let bytes = snapshot.to_bytes().unwrap();
+            broker.check(&Task::unlimited(), &bytes).is_ok()
+        };
+        assert!(accepts(Some("x.nc"), "x.nc.0001"));
+        assert!(!accepts(Some("x.nc"), "x.nc.0002"));
+        assert!(!accepts(Some("y.nc"), "x.nc.0001"));
+        assert!(!accepts(None, "x.nc.0001"));
     }
 
     #[test]

@@ -69,10 +69,10 @@ struct Found {
 }
 
 /// The dimensions of a file.
+#[derive(Default)]
 struct Scales {
     dimensions: Vec<Dimension>,
-    /// The number of the dimension by the number of its dataset.
-    by_dataset: HashMap<usize, usize>,
+    /// Their numbers by the addresses of their scales.
     by_address: HashMap<u64, usize>,
     /// By the number that netCDF-4 gave it.
     by_id: BTreeMap<i64, usize>,
@@ -92,16 +92,11 @@ impl<'f> Reader<'f> {
         let datasets = self.datasets(root)?;
         let mut scales = Scales::of(&datasets)?;
         let mut variables = Vec::new();
-        for (number, dataset) in datasets.iter().enumerate() {
-            if !dataset.is_placeholder() {
-                let variable = self.variable(number, dataset, &mut scales);
-                variables.push(
-                    variable
-                        .map_err(|e| e.at(format_args!("variable {}", lossy(&dataset.name))))?,
-                );
-            }
+        for dataset in datasets.iter().filter(|dataset| !dataset.is_placeholder()) {
+            let variable = self.variable(dataset, &mut scales);
+            let name = lossy(&dataset.name);
+            variables.push(variable.map_err(|e| e.at(format_args!("variable {name}")))?);
         }
-        check_lengths(&datasets, &variables, &scales)?;
         let mut names = HashSet::new();
         if let Some(twice) = variables.iter().find(|v| !names.insert(&v.name)) {
             return Err(format!("a second variable {}", lossy(&twice.name)).into());
@@ -161,12 +156,7 @@ impl<'f> Reader<'f> {
         Ok(())
     }
 
-    fn variable(
-        &mut self,
-        number: usize,
-        dataset: &Found,
-        scales: &mut Scales,
-    ) -> Result<Variable> {
+    fn variable(&mut self, dataset: &Found, scales: &mut Scales) -> Result<Variable> {
         match &dataset.info.layout {
             Layout::Virtual(_) => return Err(refused("its elements are those of other datasets")),
             Layout::Other(reason) => return Err(refused(reason.clone())),
@@ -183,7 +173,7 @@ impl<'f> Reader<'f> {
             name: name.unwrap_or(&dataset.name).to_vec(),
             kind,
             is_big_endian,
-            dimensions: self.dimensions_of(number, dataset, scales)?,
+            dimensions: self.dimensions_of(dataset, scales)?,
             attributes: self.shown(&dataset.attributes)?,
             place: dataset.address,
         })
@@ -191,14 +181,9 @@ impl<'f> Reader<'f> {
 
     /// The numbers of the dimensions of a variable. A dimension along which the variable is longer than known so far, and may
     /// grow, gets the length.
-    fn dimensions_of(
-        &self,
-        number: usize,
-        dataset: &Found,
-        scales: &mut Scales,
-    ) -> Result<Vec<usize>> {
-        let (dims, max_dims) = dataset.extent()?;
-        let own = scales.by_dataset.get(&number).copied();
+    fn dimensions_of(&self, dataset: &Found, scales: &mut Scales) -> Result<Vec<usize>> {
+        let (dims, _) = dataset.extent()?;
+        let own = scales.by_address.get(&dataset.address).copied();
         let numbers = match (dataset.integers(COORDINATES), own) {
             (Some(ids), _) => ids.iter().map(|id| scales.by_id.get(id).copied()).collect(),
             (None, Some(own)) if dims.len() == 1 => Some(vec![own]),
@@ -209,10 +194,13 @@ impl<'f> Reader<'f> {
         if numbers.len() != dims.len() {
             return Err(format!("{} dimensions for {} scales", dims.len(), numbers.len()).into());
         }
-        for ((number, len), most) in numbers.iter().zip(dims).zip(max_dims) {
+        for (number, len) in numbers.iter().zip(dims) {
             let dimension = &mut scales.dimensions[*number];
-            if dimension.is_unlimited && *most == UNLIMITED {
+            if dimension.is_unlimited {
                 dimension.len = dimension.len.max(*len);
+            } else if dimension.len != *len {
+                let (of, has) = (lossy(&dimension.name), dimension.len);
+                return Err(format!("{len} points along {of}, which has {has}").into());
             }
         }
         Ok(numbers)
@@ -268,18 +256,10 @@ impl<'f> Reader<'f> {
                 self.take(texts.iter().map(|text| text.len() as u64).sum())?;
                 Ok(Value::Texts(texts))
             }
-            _ => Ok(match type_of(&attribute.datatype) {
-                Some((Type::Number(kind), is_big_endian)) => {
-                    let mut bytes = attribute.bytes.clone();
-                    if is_big_endian {
-                        bytes
-                            .chunks_exact_mut(kind.size())
-                            .for_each(<[u8]>::reverse);
-                    }
-                    Value::Numbers(kind, bytes)
-                }
-                _ => Value::Other(attribute.datatype.to_string()),
-            }),
+            _ => {
+                let other = || Value::Other(attribute.datatype.to_string());
+                Ok(numbers(attribute).unwrap_or_else(other))
+            }
         }
     }
 }
@@ -298,21 +278,9 @@ impl Found {
 
     /// The integers of one of netCDF-4's own attributes.
     fn integers(&self, name: &str) -> Option<Vec<i64>> {
-        let attribute = self.attribute(name)?;
-        let (Type::Number(kind), is_big_endian) = type_of(&attribute.datatype)? else {
-            return None;
-        };
-        let mut bytes = attribute.bytes.clone();
-        if is_big_endian {
-            bytes
-                .chunks_exact_mut(kind.size())
-                .for_each(<[u8]>::reverse);
-        }
-        let plain = Attribute {
-            name: Vec::new(),
-            value: Value::Numbers(kind, bytes),
-        };
-        plain.integers()
+        let value = numbers(self.attribute(name)?)?;
+        let name = Vec::new();
+        Attribute { name, value }.integers()
     }
 
     fn is_scale(&self) -> bool {
@@ -338,107 +306,81 @@ impl Found {
 impl Scales {
     /// The dimensions of the scales among `datasets`: in the order of the numbers that netCDF-4 gave them, if all have one.
     fn of(datasets: &[Found]) -> Result<Self> {
-        let scales = datasets
-            .iter()
-            .enumerate()
-            .filter(|(_, found)| found.is_scale());
-        let scales: Vec<(usize, &Found)> = scales.collect();
+        let scales: Vec<&Found> = datasets.iter().filter(|found| found.is_scale()).collect();
         let id = |found: &Found| found.integers(DIMENSION_ID)?.first().copied();
-        let have_ids = scales.iter().all(|(_, found)| id(found).is_some());
+        let have_ids = scales.iter().all(|found| id(found).is_some());
         let mut by_id = BTreeMap::new();
-        for (position, (number, found)) in (0i64..).zip(&scales) {
+        for (position, found) in (0i64..).zip(scales) {
             let id = id(found).filter(|_| have_ids).unwrap_or(position);
-            if by_id.insert(id, (*number, *found)).is_some() {
+            if by_id.insert(id, found).is_some() {
                 return Err(format!("two dimensions of the number {id}").into());
             }
         }
-        let mut all = Scales {
-            dimensions: Vec::new(),
-            by_dataset: HashMap::new(),
-            by_address: HashMap::new(),
-            by_id: BTreeMap::new(),
-        };
-        for (id, (number, found)) in by_id {
+        let mut all = Scales::default();
+        for (number, (id, found)) in by_id.into_iter().enumerate() {
             let (dims, max_dims) = found.extent()?;
             let (Some(len), Some(most)) = (dims.first(), max_dims.first()) else {
                 return Err(format!("the scale {} has no extent", lossy(&found.name)).into());
             };
-            let dimension = all.dimensions.len();
             let is_unlimited = *most == UNLIMITED;
-            // The scale of an unlimited dimension without a variable does not grow with it: its variables tell.
-            let is_shown = !(is_unlimited && found.is_placeholder());
             all.dimensions.push(Dimension {
                 name: found.name.clone(),
-                len: if is_shown { *len } else { 0 },
+                // The scale of an unlimited dimension without a variable does not grow with it: its variables tell.
+                len: if is_unlimited && found.is_placeholder() {
+                    0
+                } else {
+                    *len
+                },
                 is_unlimited,
             });
-            all.by_dataset.insert(number, dimension);
-            all.by_address.insert(found.address, dimension);
-            all.by_id.insert(id, dimension);
+            all.by_address.insert(found.address, number);
+            all.by_id.insert(id, number);
         }
         Ok(all)
     }
-}
-
-/// Fails if a variable is longer than its dimensions, or shorter along one of a fixed length.
-fn check_lengths(datasets: &[Found], variables: &[Variable], scales: &Scales) -> Result<()> {
-    let datasets = datasets.iter().filter(|dataset| !dataset.is_placeholder());
-    for (dataset, variable) in datasets.zip(variables) {
-        let (dims, _) = dataset.extent()?;
-        for (number, len) in variable.dimensions.iter().zip(dims) {
-            let dimension = &scales.dimensions[*number];
-            let fits = match dimension.is_unlimited {
-                true => *len <= dimension.len,
-                false => *len == dimension.len,
-            };
-            if !fits {
-                let (name, of) = (lossy(&variable.name), lossy(&dimension.name));
-                let text = format!(
-                    "variable {name} has {len} points along {of}, which has {}",
-                    dimension.len
-                );
-                return Err(text.into());
-            }
-        }
-    }
-    Ok(())
 }
 
 fn refused(text: impl Into<String>) -> Fault {
     Fault::Refused(text.into())
 }
 
+/// The values of an attribute, if they are numbers.
+fn numbers(attribute: &format::Attribute) -> Option<Value> {
+    let (Type::Number(kind), is_big_endian) = type_of(&attribute.datatype)? else {
+        return None;
+    };
+    let mut bytes = attribute.bytes.clone();
+    if is_big_endian {
+        bytes
+            .chunks_exact_mut(kind.size())
+            .for_each(<[u8]>::reverse);
+    }
+    Some(Value::Numbers(kind, bytes))
+}
+
 /// netCDF's type of an HDF5 type, and whether it is big-endian.
 fn type_of(datatype: &Datatype) -> Option<(Type, bool)> {
-    let size = datatype.size;
-    let (kind, is_big_endian) = match &datatype.class {
-        Class::Text { .. } => return (size == 1).then_some((Type::Char, false)),
+    let (is_signed, big_endian) = match &datatype.class {
+        Class::Text { .. } => return (datatype.size == 1).then_some((Type::Char, false)),
         _ if !datatype.is_plain_number() => return None,
         Class::Integer {
             signed, big_endian, ..
-        } => {
-            let kind = match (size, signed) {
-                (1, true) => NumberType::I8,
-                (1, false) => NumberType::U8,
-                (2, true) => NumberType::I16,
-                (2, false) => NumberType::U16,
-                (4, true) => NumberType::I32,
-                (4, false) => NumberType::U32,
-                (8, true) => NumberType::I64,
-                (8, false) => NumberType::U64,
-                _ => return None,
-            };
-            (kind, *big_endian)
-        }
-        Class::Float { big_endian, .. } => {
-            let kind = match size {
-                4 => NumberType::F32,
-                8 => NumberType::F64,
-                _ => return None,
-            };
-            (kind, *big_endian)
-        }
+        } => (Some(*signed), *big_endian),
+        Class::Float { big_endian, .. } => (None, *big_endian),
         _ => return None,
     };
-    Some((Type::Number(kind), is_big_endian))
+    let kind = match (is_signed, datatype.size) {
+        (Some(true), 1) => NumberType::I8,
+        (Some(false), 1) => NumberType::U8,
+        (Some(true), 2) => NumberType::I16,
+        (Some(false), 2) => NumberType::U16,
+        (Some(true), 4) => NumberType::I32,
+        (Some(false), 4) => NumberType::U32,
+        (Some(true), 8) => NumberType::I64,
+        (Some(false), 8) => NumberType::U64,
+        (None, 4) => NumberType::F32,
+        (None, 8) => NumberType::F64,
+        _ => return None,
+    };
+    Some((Type::Number(kind), big_endian))
 }

@@ -136,11 +136,15 @@ impl MemberHeader {
         }
     }
 
-    /// The coordinate variable of a dimension: it has one dimension, and the name of that.
-    pub(super) fn coordinate(&self, dimension: usize) -> Option<&Variable> {
-        let name = &self.dimensions.get(dimension)?.name;
-        let mut variables = self.variables.iter();
-        variables.find(|v| v.dimensions == [dimension] && v.name == *name)
+    /// The coordinate variables, with their dimensions. They have one dimension, and its name.
+    pub(super) fn coordinates(&self) -> impl Iterator<Item = (&Dimension, &Variable)> {
+        self.variables
+            .iter()
+            .filter_map(|variable| match *variable.dimensions.as_slice() {
+                [only] => Some((&self.dimensions[only], variable)),
+                _ => None,
+            })
+            .filter(|(dimension, variable)| dimension.name == variable.name)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The attributes by which each family of models says where the tile of a member lies.
 //!
-//! A family has three questions to answer: whether a first member is one of a set, what the attributes of one member say (its
-//! *marks*), and where the members lie once the marks of all are known.
+//! The attributes of one member are its *marks*. Most say all about its place. NEMO's dimensions, and the places of CROCO's members,
+//! are known only once the marks of all are.
 
 mod fms;
 mod mitgcm;
@@ -10,7 +10,7 @@ mod roms;
 #[cfg(test)]
 mod tests;
 
-use super::member::{Attribute, MemberHeader, attribute};
+use super::member::{Attribute, MemberHeader, attribute, lossy};
 use super::names::MemberName;
 use super::recognition::Recognized;
 use super::{Axis, Family, Holders, Span};
@@ -19,12 +19,40 @@ use super::{Axis, Family, Holders, Span};
 const MOST: i64 = 1 << 31;
 
 /// What the attributes of one member say of its place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// How many members the set has; `None` where nothing says so.
+    pub total: Option<u64>,
+    /// Its parts. All members have them in one order.
+    parts: Vec<Part>,
+    /// Of NEMO: the positions of the dimensions, from 1.
+    ids: Vec<i64>,
+    roms: roms::Partition,
+}
+
+/// The part of a decomposed dimension that a member has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Marks {
-    Fms(Vec<fms::Part>),
-    Nemo(nemo::Domain),
-    Roms(roms::Partition),
-    Mitgcm(mitgcm::Tile),
+struct Part {
+    /// The name of the dimension, where the attributes tell.
+    dimension: Vec<u8>,
+    /// The first index of the whole, and its length.
+    whole: (i64, u64),
+    span: Span,
+}
+
+/// Why a file is no member.
+#[derive(Debug)]
+pub(super) enum Unfit {
+    /// It has not the attributes.
+    Other(String),
+    /// It is of a kind that is not joined.
+    Kind(String),
+}
+
+impl From<String> for Unfit {
+    fn from(reason: String) -> Self {
+        Unfit::Other(reason)
+    }
 }
 
 /// A member with its marks.
@@ -60,11 +88,13 @@ pub(super) struct Members<'a> {
 
 /// Whether the first member that is there, with this name and header, makes a set of the files of its stem (section 9).
 pub(super) fn recognize(name: &MemberName<'_>, header: &MemberHeader) -> Recognized {
-    match name.family {
-        Family::Fms => fms::recognize(header),
-        Family::Nemo => nemo::recognize(name, header),
-        Family::Roms => roms::recognize(name, header),
-        Family::Mitgcm => mitgcm::recognize(name, header),
+    let is_whole = |part: &Part| part.span.len == part.whole.1;
+    match marks(name.family, header, name.number) {
+        Ok(Marks { total: Some(1), .. }) => Recognized::No,
+        Ok(marks) if marks.total.is_none() && marks.parts.iter().all(is_whole) => Recognized::No,
+        Ok(_) => Recognized::Set,
+        Err(Unfit::Kind(reason)) => Recognized::Refused(reason),
+        Err(Unfit::Other(_)) => Recognized::No,
     }
 }
 
@@ -80,25 +110,13 @@ pub(super) fn has_mark(family: Family, attributes: &[Attribute]) -> bool {
     attribute(attributes, mark).is_some()
 }
 
-/// What the attributes of the member with this number say. The error goes on after the name of the member.
-pub(super) fn marks(family: Family, header: &MemberHeader, number: u32) -> Result<Marks, String> {
+/// What the attributes of the member with this number say. The reason goes on after the name of the member.
+pub(super) fn marks(family: Family, header: &MemberHeader, number: u32) -> Result<Marks, Unfit> {
     match family {
-        Family::Fms => fms::parts(header).map(Marks::Fms),
-        Family::Nemo => nemo::domain(header, number).map(Marks::Nemo),
-        Family::Roms => roms::partition(header, number).map(Marks::Roms),
-        Family::Mitgcm => mitgcm::tile(header, number).map(Marks::Mitgcm),
-    }
-}
-
-impl Marks {
-    /// How many members the set has; `None` where nothing says so.
-    pub fn total(&self) -> Option<u64> {
-        match self {
-            Marks::Fms(_) => None,
-            Marks::Nemo(domain) => Some(domain.total),
-            Marks::Roms(partition) => Some(partition.total()),
-            Marks::Mitgcm(tile) => Some(tile.total()),
-        }
+        Family::Fms => fms::marks(header),
+        Family::Nemo => nemo::marks(header, number),
+        Family::Roms => Ok(roms::marks(header, number)?),
+        Family::Mitgcm => mitgcm::marks(header, number),
     }
 }
 
@@ -107,25 +125,58 @@ pub(super) fn first_number(family: Family) -> u32 {
     u32::from(family == Family::Mitgcm)
 }
 
-/// The same, of the family of these marks.
-pub(super) fn first_number_of(marks: &Marks) -> u32 {
-    u32::from(matches!(marks, Marks::Mitgcm(_)))
-}
-
 /// How many files an FMS set has, masked ones included, as its first member says; `None` where it says nothing.
 pub(super) fn fms_files(header: &MemberHeader) -> Option<u64> {
-    u64::try_from(single(&header.attributes, fms::MARK)?).ok()
+    let found = integers(&header.attributes, fms::MARK, 1).ok()?;
+    u64::try_from(found[0]).ok()
 }
 
 /// The decomposed dimensions. The error begins with the name of a member.
-pub(super) fn place(members: &Members<'_>) -> Result<Vec<Cut>, String> {
-    match members.members.first().map(|first| &first.marks) {
-        Some(Marks::Fms(_)) => fms::place(members),
-        Some(Marks::Nemo(_)) => nemo::place(members),
-        Some(Marks::Roms(_)) => roms::place(members),
-        Some(Marks::Mitgcm(_)) => mitgcm::place(members),
-        None => Err("it has no member".to_owned()),
+pub(super) fn place(family: Family, members: &Members<'_>) -> Result<Vec<Cut>, String> {
+    let dimensions = match family {
+        Family::Roms => return roms::place(members),
+        Family::Nemo => nemo::dimensions(members)?,
+        Family::Fms | Family::Mitgcm => {
+            let parts = members.members[0].marks.parts.iter();
+            parts
+                .filter_map(|part| members.dimension(&part.dimension))
+                .collect()
+        }
+    };
+    let first = &members.members[0];
+    let mut cuts = Vec::new();
+    for (k, (dimension, part)) in dimensions.iter().zip(&first.marks.parts).enumerate() {
+        let name = lossy(&members.dimensions[*dimension]);
+        let mut spans = Vec::new();
+        for member in members.members {
+            let parts = &member.marks.parts;
+            let own = parts.get(k).filter(|own| own.dimension == part.dimension);
+            let Some(own) = own.filter(|_| parts.len() == first.marks.parts.len()) else {
+                let text = "other dimensions are decomposed than in";
+                return Err(format!("{}: {text} {}", member.name, first.name));
+            };
+            if own.whole != part.whole {
+                let is_shifted = own.whole.1 == part.whole.1;
+                let from = |part: &Part| match part.whole.0 {
+                    from if is_shifted => format!(" from {from}"),
+                    _ => String::new(),
+                };
+                let own = format!("{} points in all{}", own.whole.1, from(own));
+                let of_first = format!("{}{} in {}", part.whole.1, from(part), first.name);
+                let name = format!("{}: {name}", member.name);
+                return Err(format!(
+                    "{name} has {own}, and {of_first}: two sets are mixed"
+                ));
+            }
+            spans.push(own.span);
+        }
+        cuts.push(Cut {
+            dimension: *dimension,
+            whole: part.whole.1,
+            spans,
+        });
     }
+    Ok(cuts)
 }
 
 /// Whether a global attribute says only where one member lies, so that the joined file lacks it (section 8.3).
@@ -160,8 +211,7 @@ pub(super) fn holders(
         Axis::Cut(number) => cuts.get(usize::from(*number)),
         _ => None,
     });
-    let decomposed: Vec<&Cut> = decomposed.collect();
-    match decomposed.as_slice() {
+    match decomposed.collect::<Vec<_>>().as_slice() {
         [] => Holders::First,
         [alone] if family == Family::Roms => roms::holders(name, alone, members, cuts),
         _ => Holders::All,
@@ -170,34 +220,25 @@ pub(super) fn holders(
 
 // --- numbers of attributes -----------------------------------------------------------------------
 
-/// The integers of an attribute, all of them below 2^31.
-fn integers(attributes: &[Attribute], name: &str) -> Option<Vec<i64>> {
-    let numbers = attribute(attributes, name)?.integers()?;
-    numbers
-        .iter()
-        .all(|number| (-MOST..MOST).contains(number))
-        .then_some(numbers)
+/// The `count` integers of an attribute, all of them below 2^31.
+fn integers(attributes: &[Attribute], name: &str, count: usize) -> Result<Vec<i64>, String> {
+    let found = attribute(attributes, name).ok_or_else(|| format!("it has no attribute {name}"))?;
+    let numbers = found.integers().unwrap_or_default();
+    if numbers.len() == count && numbers.iter().all(|number| (-MOST..MOST).contains(number)) {
+        return Ok(numbers);
+    }
+    let text = "is not as many integers below 2^31 as it has to have";
+    Err(format!(
+        "its attribute {name} ({}) {text}: {count}",
+        list(&numbers)
+    ))
 }
 
-fn single(attributes: &[Attribute], name: &str) -> Option<i64> {
-    match integers(attributes, name)?.as_slice() {
-        [number] => Some(*number),
-        _ => None,
-    }
-}
-
-/// The error for an attribute that is not there, or not as it has to be.
-fn bad_attribute(attributes: &[Attribute], name: &str, what: &str) -> String {
-    match attribute(attributes, name) {
-        None => format!("it has no attribute {name}"),
-        Some(found) => match found.integers() {
-            Some(numbers) => format!(
-                "its attribute {name} is {}, which is not {what}",
-                list(&numbers)
-            ),
-            None => format!("its attribute {name} is not {what}"),
-        },
-    }
+/// A positive integer.
+fn count(attributes: &[Attribute], name: &str) -> Result<u64, String> {
+    let number = integers(attributes, name, 1)?[0];
+    let positive = u64::try_from(number).ok().filter(|number| *number > 0);
+    positive.ok_or_else(|| format!("its attribute {name} is {number}"))
 }
 
 fn list(numbers: &[i64]) -> String {
@@ -205,28 +246,18 @@ fn list(numbers: &[i64]) -> String {
     numbers.join(", ")
 }
 
-/// The error for members of two sets.
-fn mixed(
-    member: &Marked,
-    first: &Marked,
-    what: &str,
-    own: impl std::fmt::Display,
-    of_first: impl std::fmt::Display,
-) -> String {
-    let (name, first) = (&member.name, &first.name);
-    format!("{name}: {what} {own}, and {of_first} in {first}: two sets are mixed")
+/// Fails if the attribute with the number of a member has not that of its name.
+fn check_number(attribute: &str, own: u64, number: u32) -> Result<(), String> {
+    if own == u64::from(number) {
+        return Ok(());
+    }
+    let text = "it was renamed, or copied from another set";
+    Err(format!("its attribute {attribute} is {own}: {text}"))
 }
 
 impl Members<'_> {
     /// The number of a dimension.
-    fn dimension(&self, name: &str) -> Option<usize> {
-        self.dimensions
-            .iter()
-            .position(|known| known == name.as_bytes())
-    }
-
-    /// The length of a member along a dimension; 0 where it lacks the dimension.
-    fn len(&self, member: &Marked, dimension: usize) -> u64 {
-        member.lens.get(dimension).copied().flatten().unwrap_or(0)
+    fn dimension(&self, name: &[u8]) -> Option<usize> {
+        self.dimensions.iter().position(|known| known == name)
     }
 }

@@ -1,9 +1,7 @@
 //! ROMS and CROCO: the global attribute `partition` (section 5).
 
-use super::{Cut, Marked, Marks, Members, bad_attribute, integers, mixed};
-use crate::tiles::member::{MemberHeader, lossy};
-use crate::tiles::names::MemberName;
-use crate::tiles::recognition::Recognized;
+use super::{Cut, Marked, Marks, Members, Part, integers, list};
+use crate::tiles::member::MemberHeader;
 use crate::tiles::{Holders, Span};
 
 pub const MARK: &str = "partition";
@@ -12,333 +10,286 @@ const NODES: &str = "ij_nodes";
 /// The whole lengths along xi and eta.
 const WHOLE: &str = "globaldims";
 /// The decomposed dimensions: their names, whether they lie along xi, and the points that they have less than the rho points.
-const DIMENSIONS: [(&str, bool, u64); 4] = [
-    ("xi_rho", true, 0),
-    ("xi_u", true, 1),
-    ("eta_rho", false, 0),
-    ("eta_v", false, 1),
+const DIMENSIONS: [(&[u8], bool, u64); 4] = [
+    (b"xi_rho", true, 0),
+    (b"xi_u", true, 1),
+    (b"eta_rho", false, 0),
+    (b"eta_v", false, 1),
 ];
 
-/// The attributes of a member. Pairs are along xi and eta.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Numbers along xi and eta.
+type Pair = (u64, u64);
+
+/// The attributes of a member.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partition {
-    way: Way,
-    /// [`NODES`].
-    nodes: Option<(u64, u64)>,
-    /// [`WHOLE`].
-    whole: Option<(u64, u64)>,
+    /// UCLA-ROMS: the first rho point, from 1. CROCO: column and row, from 0.
+    at: Pair,
+    of_all: Shared,
 }
 
-/// The two meanings of the attribute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Way {
-    /// UCLA-ROMS: the number of files, and the first rho point from 1.
-    Starts { files: u64, at: (u64, u64) },
-    /// CROCO: column and row, and their numbers.
-    Cells { at: (u64, u64), all: (u64, u64) },
+/// What all members say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Shared {
+    /// CROCO: numbers of columns and rows.
+    cells: Option<Pair>,
+    nodes: Option<Pair>,
+    whole: Option<Pair>,
 }
 
-impl Partition {
-    pub fn total(&self) -> u64 {
-        match self.way {
-            Way::Starts { files, .. } => files,
-            Way::Cells { all, .. } => all.0.saturating_mul(all.1),
-        }
-    }
-
-    fn at(&self, is_xi: bool) -> u64 {
-        let (Way::Starts { at, .. } | Way::Cells { at, .. }) = &self.way;
-        of(*at, is_xi)
-    }
-}
-
-fn of(pair: (u64, u64), is_xi: bool) -> u64 {
+fn along(pair: Pair, is_xi: bool) -> u64 {
     if is_xi { pair.0 } else { pair.1 }
 }
 
-pub fn recognize(name: &MemberName<'_>, header: &MemberHeader) -> Recognized {
-    match partition(header, name.number) {
-        Ok(partition) if partition.total() > 1 => Recognized::Set,
-        _ => Recognized::No,
-    }
-}
-
-pub fn partition(header: &MemberHeader, number: u32) -> Result<Partition, String> {
-    let attributes = &header.attributes;
-    let numbers = integers(attributes, MARK).unwrap_or_default();
-    let numbers: Vec<u64> = numbers
+pub fn marks(header: &MemberHeader, number: u32) -> Result<Marks, String> {
+    let numbers = integers(&header.attributes, MARK, 4)?;
+    let plain: Vec<u64> = numbers
         .iter()
         .filter_map(|n| u64::try_from(*n).ok())
         .collect();
     let own = u64::from(number);
-    let way = match *numbers.as_slice() {
-        [a, files, xi, eta] if a == own && files > own && xi > 0 && eta > 0 => Way::Starts {
-            files,
-            at: (xi, eta),
-        },
-        [a, b, c, d] if a < c && b < d && a + b * c == own => Way::Cells {
-            at: (a, b),
-            all: (c, d),
-        },
+    let (total, at, cells) = match *plain.as_slice() {
+        [a, files, xi, eta] if a == own && files > own && xi > 0 && eta > 0 => {
+            (files, (xi, eta), None)
+        }
+        [a, b, c, d] if a < c && b < d && a + b * c == own => (c * d, (a, b), Some((c, d))),
         _ => {
-            return Err(bad_attribute(
-                attributes,
-                MARK,
-                "that of a file with this number",
+            let text = format!("its attribute {MARK} is {}", list(&numbers));
+            return Err(format!(
+                "{text}: it was renamed, or copied from another set"
             ));
         }
     };
-    let pair = |name: &str| match integers(attributes, name)?.as_slice() {
-        [xi, eta] => Some((u64::try_from(*xi).ok()?, u64::try_from(*eta).ok()?)),
-        _ => None,
+    let pair = |name: &str| {
+        let found = integers(&header.attributes, name, 2).ok()?;
+        Some((u64::try_from(found[0]).ok()?, u64::try_from(found[1]).ok()?))
     };
-    Ok(Partition {
-        way,
+    let of_all = Shared {
+        cells,
         nodes: pair(NODES),
         whole: pair(WHOLE),
+    };
+    let known = DIMENSIONS.into_iter().filter_map(|(name, is_xi, less)| {
+        let len = header
+            .dimensions
+            .iter()
+            .find(|dimension| dimension.name == name)?
+            .len;
+        let first = along(at, is_xi).saturating_sub(1 + less);
+        let span = Span {
+            at: if cells.is_none() { first } else { 0 },
+            len,
+            before: 0,
+            all: len,
+        };
+        Some(Part {
+            dimension: name.to_vec(),
+            whole: (0, 0),
+            span,
+        })
+    });
+    Ok(Marks {
+        total: Some(total),
+        parts: known.collect(),
+        roms: Partition { at, of_all },
+        ..Marks::default()
     })
-}
-
-fn partition_of(member: &Marked) -> Option<&Partition> {
-    match &member.marks {
-        Marks::Roms(partition) => Some(partition),
-        _ => None,
-    }
 }
 
 pub fn place(members: &Members<'_>) -> Result<Vec<Cut>, String> {
     let first = &members.members[0];
-    check_alike(members)?;
+    let shared = |member: &Marked| member.marks.roms.of_all.clone();
+    if let Some(other) = members
+        .members
+        .iter()
+        .find(|other| shared(other) != shared(first))
+    {
+        let text = format!(
+            "{MARK}, {NODES} and {WHOLE} do not fit those of {}",
+            first.name
+        );
+        return Err(format!("{}: {text}: two sets are mixed", other.name));
+    }
+    let bad = |text: String| format!("{}: {text}", first.name);
     let mut cuts: Vec<Cut> = Vec::new();
-    for (name, is_xi, less) in DIMENSIONS {
+    let mut wholes = [None; 4];
+    for (number, (name, is_xi, less)) in DIMENSIONS.into_iter().enumerate() {
         if let Some(dimension) = members.dimension(name) {
-            cuts.push(cut(members, dimension, is_xi, less)?);
+            let cut = cut(members, dimension, is_xi, less)?;
+            wholes[number] = Some(cut.whole);
+            cuts.push(cut);
         }
+    }
+    for (rho, other) in [(wholes[0], wholes[1]), (wholes[2], wholes[3])] {
+        if let (Some(rho), Some(other)) = (rho, other)
+            && other.checked_add(1) != Some(rho)
+        {
+            let text = format!("{other} points between {rho} rho points, which no rule explains");
+            return Err(bad(text));
+        }
+    }
+    let of = |is_xi: bool| cuts.iter().find(|cut| is_along_xi(members, cut) == is_xi);
+    if let (Some(xi), Some(eta)) = (of(true), of(false)) {
+        check_whole(members, xi, eta).map_err(bad)?;
     }
     if cuts.is_empty() {
-        return Err(format!(
-            "{}: it has none of the dimensions xi_rho, xi_u, eta_rho, eta_v",
-            first.name
-        ));
+        let text = "it has none of the dimensions xi_rho, xi_u, eta_rho, eta_v";
+        return Err(bad(text.to_owned()));
     }
-    for (rho, other) in [("xi_rho", "xi_u"), ("eta_rho", "eta_v")] {
-        let whole = |name| {
-            let dimension = members.dimension(name)?;
-            cuts.iter()
-                .find(|cut| cut.dimension == dimension)
-                .map(|cut| cut.whole)
-        };
-        if let (Some(of_rho), Some(of_other)) = (whole(rho), whole(other))
-            && of_other + 1 != of_rho
-        {
-            let name = &first.name;
-            return Err(format!(
-                "{name}: {other} has {of_other} points in all, and {rho} {of_rho}, which no rule explains"
-            ));
-        }
-    }
-    check_whole(members, &cuts)?;
     Ok(cuts)
 }
 
-/// Fails if members are of two sets.
-fn check_alike(members: &Members<'_>) -> Result<(), String> {
-    let first = &members.members[0];
-    let form = |member: &Marked| {
-        let partition = partition_of(member)?;
-        let way = match &partition.way {
-            Way::Starts { files, .. } => format!("of {files} files"),
-            Way::Cells { all, .. } => format!("of {} × {} files", all.0, all.1),
-        };
-        Some((way, partition.nodes, partition.whole))
-    };
-    let of_first = form(first);
-    match members
-        .members
-        .iter()
-        .find(|member| form(member) != of_first)
-    {
-        None => Ok(()),
-        Some(other) => {
-            let text =
-                |form: Option<(String, _, _)>| form.map(|(way, _, _)| way).unwrap_or_default();
-            Err(mixed(
-                other,
-                first,
-                "it is",
-                text(form(other)),
-                text(of_first),
-            ))
-        }
-    }
+fn is_along_xi(members: &Members<'_>, cut: &Cut) -> bool {
+    members.dimensions[cut.dimension].starts_with(b"xi_")
 }
 
 /// The parts along one dimension. `less`: the points that it has less than the rho points.
 fn cut(members: &Members<'_>, dimension: usize, is_xi: bool, less: u64) -> Result<Cut, String> {
-    let starts = starts(members, dimension, is_xi)?;
-    let mut whole = 0;
-    let mut spans = Vec::new();
-    for member in members.members {
-        let Some(partition) = partition_of(member) else {
-            continue;
-        };
-        let len = members.len(member, dimension);
-        let at = match &partition.way {
-            Way::Starts { at, .. } => of(*at, is_xi).saturating_sub(1 + less),
-            Way::Cells { at, .. } => starts[of(*at, is_xi) as usize],
-        };
-        whole = whole.max(at + len);
-        let by_attribute = partition.whole.map_or(0, |whole| of(whole, is_xi));
-        whole = whole.max(by_attribute.saturating_sub(less));
-        spans.push(Span {
-            at: if len > 0 { at } else { 0 },
-            len,
-            before: 0,
-            all: len,
-        });
+    let name = &members.dimensions[dimension];
+    let part = |member: &Marked| {
+        member
+            .marks
+            .parts
+            .iter()
+            .find(|p| p.dimension == *name)
+            .cloned()
+    };
+    let none = Span {
+        at: 0,
+        len: 0,
+        before: 0,
+        all: 0,
+    };
+    let spans = members
+        .members
+        .iter()
+        .map(|member| part(member).map_or(none, |part| part.span));
+    let mut spans: Vec<Span> = spans.collect();
+    let shared = &members.members[0].marks.roms.of_all;
+    if let Some(cells) = shared.cells {
+        let starts = starts(members, &spans, along(cells, is_xi), is_xi)?;
+        for (span, member) in spans.iter_mut().zip(members.members) {
+            let cell = along(member.marks.roms.at, is_xi) as usize;
+            span.at = starts.get(cell).copied().unwrap_or(0);
+        }
     }
+    let ends = spans.iter().map(|span| span.at.saturating_add(span.len));
+    let by_attribute = shared
+        .whole
+        .map_or(0, |whole| along(whole, is_xi))
+        .saturating_sub(less);
     Ok(Cut {
         dimension,
-        whole,
+        whole: ends.max().unwrap_or(0).max(by_attribute),
         spans,
     })
 }
 
-/// The first point of each column or row, for members that tell their cells. All members of a column are equally long.
-fn starts(members: &Members<'_>, dimension: usize, is_xi: bool) -> Result<Vec<u64>, String> {
-    let first = &members.members[0];
-    let Some(Way::Cells { all, .. }) = partition_of(first).map(|partition| &partition.way) else {
-        return Ok(Vec::new());
-    };
-    let (name, cells) = (
-        lossy(&members.dimensions[dimension]),
-        of(*all, is_xi) as usize,
-    );
+/// The first point of each column or row of CROCO. All members of a column are equally long.
+fn starts(
+    members: &Members<'_>,
+    spans: &[Span],
+    cells: u64,
+    is_xi: bool,
+) -> Result<Vec<u64>, String> {
     let what = if is_xi { "column" } else { "row" };
-    // A set has fewer members than that.
-    let mut lens: Vec<Option<u64>> = vec![None; cells.min(1 << 16)];
-    for member in members.members {
-        let Some(cell) = partition_of(member).map(|partition| partition.at(is_xi) as usize) else {
-            continue;
-        };
-        let Some(len) = member.lens.get(dimension).copied().flatten() else {
-            continue;
-        };
-        let known = lens
-            .get_mut(cell)
-            .ok_or_else(|| format!("{}: {what} {cell} is too many", member.name))?;
-        if known.is_some_and(|known| known != len) {
-            return Err(format!(
-                "{}: {name} has {len} points, and {} in another member of {what} {cell}",
-                member.name,
-                known.unwrap_or(0)
-            ));
+    let mut lens: Vec<Option<u64>> = vec![None; cells.min(1 << 16) as usize];
+    for (member, span) in members.members.iter().zip(spans) {
+        let cell = along(member.marks.roms.at, is_xi) as usize;
+        match lens.get_mut(cell) {
+            Some(Some(known)) if *known != span.len => {
+                let text = format!("{} points, and {known} in another member", span.len);
+                return Err(format!("{}: {text} of {what} {cell}", member.name));
+            }
+            Some(len) => *len = Some(span.len),
+            None => return Err(format!("{}: {what} {cell} is one too many", member.name)),
         }
-        *known = Some(len);
     }
-    let mut at = 0;
-    let mut starts = Vec::new();
+    let (mut at, mut starts) = (0u64, Vec::new());
     for (cell, len) in lens.iter().enumerate() {
         starts.push(at);
-        match len {
-            Some(len) => at += len,
-            None => {
-                return Err(format!(
-                    "{}: no member of {what} {cell} can be read, so the places of others are unknown",
-                    first.name
-                ));
-            }
-        }
+        let Some(len) = len else {
+            let text = format!("no member of {what} {cell} can be read");
+            return Err(format!("{text}, so that the places of others are unknown"));
+        };
+        at = at.saturating_add(*len);
     }
     Ok(starts)
 }
 
 /// Fails where the members leave a gap that no rule allows, or where the whole lengths cannot be known.
-fn check_whole(members: &Members<'_>, cuts: &[Cut]) -> Result<(), String> {
-    let first = &members.members[0];
-    let Some(partition) = partition_of(first) else {
-        return Ok(());
-    };
-    let along = |names: [&str; 2]| {
-        let mut dimensions = names.iter().filter_map(|name| members.dimension(name));
-        let dimension = dimensions.next()?;
-        cuts.iter().find(|cut| cut.dimension == dimension)
-    };
-    let (xi, eta) = (along(["xi_rho", "xi_u"]), along(["eta_rho", "eta_v"]));
-    let (Some(xi), Some(eta)) = (xi, eta) else {
-        return Ok(());
-    };
-    let has_land = partition
-        .nodes
-        .is_some_and(|(xi, eta)| xi.saturating_mul(eta) > partition.total());
+fn check_whole(members: &Members<'_>, xi: &Cut, eta: &Cut) -> Result<(), String> {
+    let first = &members.members[0].marks;
+    let Shared {
+        cells,
+        nodes,
+        whole,
+    } = first.roms.of_all;
     if members.are_all {
-        let points = xi
-            .spans
-            .iter()
-            .zip(&eta.spans)
-            .map(|(xi, eta)| xi.len.saturating_mul(eta.len));
+        let points = xi.spans.iter().zip(&eta.spans);
+        let points = points.map(|(xi, eta)| xi.len.saturating_mul(eta.len));
         let points = points.fold(0, u64::saturating_add);
-        if points < xi.whole.saturating_mul(eta.whole) && !has_land && partition.nodes.is_none() {
+        if nodes.is_none() && points < xi.whole.saturating_mul(eta.whole) {
+            let whole = format!("{} × {}", eta.whole, xi.whole);
             return Err(format!(
-                "{}: the members have {points} of {} × {} points, though there is no attribute {NODES}",
-                first.name, eta.whole, xi.whole
+                "members have {points} of {whole} points, without {NODES}"
             ));
         }
         return Ok(());
     }
-    let distinct = |cut: &Cut| {
+    let parts = |cut: &Cut| {
         let mut starts: Vec<u64> = cut.spans.iter().map(|span| span.at).collect();
         starts.sort_unstable();
         starts.dedup();
         starts.len() as u64
     };
-    let found = (distinct(xi), distinct(eta));
-    let are_all = match (&partition.way, partition.nodes) {
-        (Way::Cells { .. }, _) => true,
-        (_, Some(nodes)) => found == nodes,
-        (Way::Starts { files, .. }, None) => found.0.checked_mul(found.1) == Some(*files),
+    let found = (parts(xi), parts(eta));
+    let has_all = match nodes {
+        Some(nodes) => found == nodes,
+        None => Some(found.0.saturating_mul(found.1)) == first.total,
     };
-    if are_all || partition.whole.is_some() {
+    if has_all || cells.is_some() || whole.is_some() {
         return Ok(());
     }
     Err(format!(
-        "{}: members are missing, and the whole lengths cannot be known without the attribute {WHOLE}",
-        first.name
+        "members are missing, and the whole lengths are unknown without {WHOLE}"
     ))
 }
 
 /// The members that have a variable which is decomposed along one dimension: boundary data come from the members at their edge.
 pub fn holders(name: &[u8], cut: &Cut, members: &Members<'_>, cuts: &[Cut]) -> Holders {
-    let (is_along_xi, is_far) = match name {
-        name if name.ends_with(b"_south") => (true, false),
-        name if name.ends_with(b"_north") => (true, true),
-        name if name.ends_with(b"_west") => (false, false),
-        name if name.ends_with(b"_east") => (false, true),
-        _ => return Holders::All,
-    };
-    let is_xi = |cut: &Cut| members.dimensions[cut.dimension].starts_with(b"xi_");
-    if is_xi(cut) != is_along_xi {
+    let edges: [(&[u8], bool, bool); 4] = [
+        (b"_south", true, false),
+        (b"_north", true, true),
+        (b"_west", false, false),
+        (b"_east", false, true),
+    ];
+    let is_xi = is_along_xi(members, cut);
+    let edge = edges
+        .iter()
+        .find(|(end, is_along, _)| name.ends_with(end) && *is_along == is_xi);
+    let Some((_, _, is_far)) = edge else {
         return Holders::All;
-    }
+    };
     // The edge lies across the dimension of the variable.
-    let across = cuts.iter().find(|cut| is_xi(cut) != is_along_xi);
+    let across = cuts.iter().find(|cut| is_along_xi(members, cut) != is_xi);
     let places = members
         .members
         .iter()
-        .map(|member| partition_of(member).map_or(0, |p| p.at(!is_along_xi)));
+        .map(|member| along(member.marks.roms.at, !is_xi));
     let places: Vec<u64> = places.collect();
-    let edge = match is_far {
-        true => places.iter().max(),
-        false => places.iter().min(),
+    let outermost = if *is_far {
+        places.iter().max()
+    } else {
+        places.iter().min()
     };
-    let is_at_edge = |number: usize| match across {
-        Some(across) if is_far => {
-            across.spans[number].at + across.spans[number].len == across.whole
-        }
-        Some(across) => across.spans[number].at == 0,
-        None => Some(&places[number]) == edge,
-    };
-    let numbers = (0..places.len()).filter(|number| is_at_edge(*number));
+    let is_at_edge =
+        |number: &usize| match across.map(|across| (across.spans[*number], across.whole)) {
+            Some((span, whole)) if *is_far => span.at + span.len == whole,
+            Some((span, _)) => span.at == 0,
+            None => Some(&places[*number]) == outermost,
+        };
+    let numbers = (0..places.len()).filter(is_at_edge);
     Holders::Some(
         numbers
             .filter_map(|number| u16::try_from(number).ok())

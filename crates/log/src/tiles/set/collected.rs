@@ -8,7 +8,7 @@ use crate::log_files::LogFiles;
 use crate::snapshot::Source;
 use crate::source_dir::SourcePath;
 use crate::source_file::SourceFile;
-use crate::tiles::families::{self, Marked};
+use crate::tiles::families::{self, Marked, Unfit};
 use crate::tiles::member::{Attribute, Dimension, MemberHeader, Variable, lossy, type_name};
 use crate::tiles::names::MemberName;
 use crate::tiles::{Absent, Family, FileKind, Form};
@@ -21,6 +21,8 @@ pub const MISSING: &str = "is missing";
 /// How young a file is whose last record may still be written.
 const YOUNG: Duration = Duration::from_secs(60);
 
+type Checked<T> = std::result::Result<T, String>;
+
 /// The members so far.
 #[derive(Debug, Default)]
 pub struct Collected {
@@ -29,6 +31,8 @@ pub struct Collected {
     pub dimensions: Vec<Dimension>,
     /// The variables of the set, with numbers of its dimensions.
     pub variables: Vec<Variable>,
+    by_name: HashMap<Vec<u8>, usize>,
+    dimension_by_name: HashMap<Vec<u8>, usize>,
     /// The members that can be read.
     pub marked: Vec<Marked>,
     /// Their forms and sources.
@@ -40,13 +44,9 @@ pub struct Collected {
     pub absent: Vec<(u32, Absent)>,
     /// The sources of those that are there.
     pub unreadable: Vec<Source>,
-    /// Findings about files that end early.
-    pub cut: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Elements of a file that ends early cannot be read.
     pub is_cut: bool,
-    pub diagnostics: Vec<Diagnostic>,
-    /// How many members there are beyond those of the set.
-    left_over: u64,
 }
 
 /// What only the first member that can be read has.
@@ -68,14 +68,13 @@ impl Collected {
         name: &MemberName<'_>,
         place: &SourcePath,
     ) -> Result<()> {
-        let file_name = place.path.file_name().unwrap_or_default().to_string_lossy();
-        if self.is_left_over(name) {
-            self.left_over += 1;
-            if self.left_over == 1 {
-                let text =
-                    format!("{file_name} and those after it are left over from a larger run");
-                self.diagnostics.push(Diagnostic::note(text));
-            }
+        let file_name = place.path.file_name().unwrap_or_default();
+        let file_name = file_name.to_string_lossy();
+        let total = self.marked.first().and_then(|first| first.marks.total);
+        let first = families::first_number(name.family);
+        if total.is_some_and(|total| u64::from(name.number) >= total + u64::from(first)) {
+            let text = format!("{file_name} is left over from a larger run, and ignored");
+            self.diagnostics.push(Diagnostic::note(text));
             return Ok(());
         }
         let bad = |reason: String| {
@@ -90,27 +89,28 @@ impl Collected {
             }
         };
         let source = Source::whole(place.clone(), file.identity());
-        let header = match MemberHeader::read(&file) {
-            Ok(header) => header,
+        match MemberHeader::read(&file) {
+            Ok(header) => {
+                // Later reads of the header would see another state.
+                file.check_unchanged()?;
+                self.push(header, name, &file_name, &file).map_err(bad)?;
+                self.sources.push(source);
+            }
             Err(Fault::Damage(reason)) => {
+                // The name of the file is said apart.
+                let reason = reason.replace(&format!("{}: ", file.path().display()), "");
                 self.push_absent(name.number, &file_name, reason);
                 self.unreadable.push(source);
-                return Ok(());
             }
             Err(Fault::Refused(reason)) => return Err(bad(reason)),
             Err(fault) => return Err(Error::of(file.path(), fault)),
-        };
-        // Later reads of the header would see another state.
-        file.check_unchanged()?;
-        self.push(header, name, &file_name, &file).map_err(bad)?;
-        self.sources.push(source);
+        }
         Ok(())
     }
 
-    fn is_left_over(&self, name: &MemberName<'_>) -> bool {
-        let total = self.marked.first().and_then(|first| first.marks.total());
-        let place = name.number.checked_sub(families::first_number(name.family));
-        total.is_some_and(|total| place.is_some_and(|place| u64::from(place) >= total))
+    /// The length of a member along a dimension, if it has that.
+    pub fn len(&self, member: usize, dimension: usize) -> Option<u64> {
+        self.marked[member].lens.get(dimension).copied().flatten()
     }
 
     fn push_absent(&mut self, number: u32, name: &str, reason: impl Into<String>) {
@@ -123,11 +123,7 @@ impl Collected {
     }
 
     /// Adds the members whose numbers the others ask for. Those that cannot be read, and are beyond these, go.
-    pub fn add_missing(
-        &mut self,
-        total: u64,
-        pattern: &MemberName<'_>,
-    ) -> std::result::Result<(), String> {
+    pub fn add_missing(&mut self, total: u64, pattern: &MemberName<'_>) -> Checked<()> {
         if total > MOST_MEMBERS {
             return Err(format!(
                 "{total} members, of which there may be {MOST_MEMBERS}"
@@ -137,9 +133,8 @@ impl Collected {
         let numbers = first..first + total as u32;
         self.absent.retain(|(number, _)| numbers.contains(number));
         let there = self.marked.iter().map(|member| member.number);
-        let there: HashSet<u32> = there
-            .chain(self.absent.iter().map(|(number, _)| *number))
-            .collect();
+        let there = there.chain(self.absent.iter().map(|(number, _)| *number));
+        let there: HashSet<u32> = there.collect();
         for number in numbers.filter(|number| !there.contains(number)) {
             self.push_absent(number, &name_of(pattern, number), MISSING);
         }
@@ -153,21 +148,42 @@ impl Collected {
         name: &MemberName<'_>,
         file_name: &str,
         file: &SourceFile,
-    ) -> std::result::Result<(), String> {
-        let marks = families::marks(name.family, &header, name.number)?;
-        let of_first = self.marked.first().map(|first| first.marks.total());
-        if let Some(total) = of_first.filter(|total| *total != marks.total()) {
-            let text =
-                |total: Option<u64>| total.map_or_else(String::new, |total| total.to_string());
-            let first = &self.marked[0].name;
-            let (own, total) = (text(marks.total()), text(total));
-            return Err(format!(
-                "it is of a set of {own} members, and {first} of {total}: two sets are mixed"
-            ));
+    ) -> Checked<()> {
+        let marks = families::marks(name.family, &header, name.number);
+        let marks = marks.map_err(|unfit| match unfit {
+            Unfit::Other(reason) | Unfit::Kind(reason) => reason,
+        })?;
+        let is_hdf5 = header.kind == FileKind::Hdf5;
+        if let (Some(first), Some(marked)) = (&self.first, self.marked.first()) {
+            if marks.total != marked.marks.total {
+                let text = |total: Option<u64>| total.unwrap_or(0);
+                let (own, of_first) = (text(marks.total), text(marked.marks.total));
+                let text = format!(
+                    "it is one of {own} members, and {} of {of_first}",
+                    first.name
+                );
+                return Err(format!("{text}: two sets are mixed"));
+            }
+            if first.is_hdf5 != is_hdf5 {
+                let format = |is_hdf5: bool| {
+                    if is_hdf5 {
+                        "netCDF-4"
+                    } else {
+                        "netCDF classic"
+                    }
+                };
+                let (own, of_first) = (format(is_hdf5), format(first.is_hdf5));
+                return Err(format!("it is {own}, and {} is {of_first}", first.name));
+            }
         }
-        let may_differ = name.family == Family::Roms;
-        let numbers = self.add_dimensions(&header, file_name, may_differ)?;
-        let places = self.add_variables(&header, &numbers, may_differ)?;
+        let may_add = self.first.is_none() || name.family == Family::Roms;
+        let first = self
+            .first
+            .as_ref()
+            .map_or("the first", |first| &first.name)
+            .to_owned();
+        let numbers = self.add_dimensions(&header, &first, may_add)?;
+        let places = self.add_variables(&header, &numbers, &first, may_add)?;
         let form = Form {
             kind: header.kind,
             places,
@@ -190,81 +206,44 @@ impl Collected {
             lens,
             marks,
         });
-        let is_hdf5 = header.kind == FileKind::Hdf5;
-        match &self.first {
-            None => {
-                self.first = Some(First {
-                    name: file_name.to_owned(),
-                    is_classic: header.is_classic,
-                    files: families::fms_files(&header),
-                    attributes: header.attributes,
-                    is_hdf5,
-                });
-                Ok(())
-            }
-            Some(first) if first.is_hdf5 != is_hdf5 => {
-                let format = |is_hdf5: bool| {
-                    if is_hdf5 {
-                        "netCDF-4"
-                    } else {
-                        "netCDF classic"
-                    }
-                };
-                let (own, of_first) = (format(is_hdf5), format(first.is_hdf5));
-                Err(format!("it is {own}, and {} {of_first}", first.name))
-            }
-            Some(_) => Ok(()),
-        }
+        self.first.get_or_insert_with(|| First {
+            name: file_name.to_owned(),
+            is_classic: header.is_classic,
+            files: families::fms_files(&header),
+            attributes: header.attributes,
+            is_hdf5,
+        });
+        Ok(())
     }
 
     /// The numbers of the member's dimensions in the set; `None` for one that the set lacks.
     fn add_dimensions(
         &mut self,
         header: &MemberHeader,
-        file_name: &str,
-        may_differ: bool,
-    ) -> std::result::Result<Vec<Option<usize>>, String> {
-        let first = self
-            .first
-            .as_ref()
-            .map_or(file_name, |first| &first.name)
-            .to_owned();
-        let is_first = self.first.is_none();
+        first: &str,
+        may_add: bool,
+    ) -> Checked<Vec<Option<usize>>> {
         let mut numbers = Vec::new();
-        for (position, dimension) in header.dimensions.iter().enumerate() {
-            let name = lossy(&dimension.name);
-            let alike = self
-                .dimensions
-                .get(position)
-                .filter(|known| known.name == dimension.name);
-            let number = match alike {
-                Some(_) => Some(position),
-                None => self
-                    .dimensions
-                    .iter()
-                    .position(|known| known.name == dimension.name),
-            };
-            match number.map(|number| &self.dimensions[number]) {
-                Some(known) if known.is_unlimited != dimension.is_unlimited => {
-                    let text = |is_unlimited: bool| {
-                        if is_unlimited {
-                            "unlimited"
-                        } else {
-                            "of a fixed length"
-                        }
-                    };
-                    let (own, of_first) = (text(dimension.is_unlimited), text(known.is_unlimited));
-                    return Err(format!("{name} is {own}, and {of_first} in {first}"));
-                }
-                None if is_first || may_differ => {
-                    self.dimensions.push(dimension.clone());
-                    numbers.push(Some(self.dimensions.len() - 1));
-                }
-                _ => numbers.push(number),
+        for dimension in &header.dimensions {
+            let mut number = self.dimension_by_name.get(&dimension.name).copied();
+            if number.is_none() && may_add {
+                number = Some(self.dimensions.len());
+                self.dimension_by_name
+                    .insert(dimension.name.clone(), self.dimensions.len());
+                self.dimensions.push(dimension.clone());
             }
+            let known = number.map(|number| &self.dimensions[number]);
+            if known.is_some_and(|known| known.is_unlimited != dimension.is_unlimited) {
+                let name = lossy(&dimension.name);
+                return Err(format!(
+                    "{name} is unlimited here, or in {first}, and not in both"
+                ));
+            }
+            numbers.push(number);
         }
-        let has = |number: usize| numbers.contains(&Some(number));
-        match (0..self.dimensions.len()).find(|number| !may_differ && !has(*number)) {
+        let there: HashSet<usize> = numbers.iter().flatten().copied().collect();
+        let mut all = 0..self.dimensions.len();
+        match all.find(|number| !may_add && !there.contains(number)) {
             None => Ok(numbers),
             Some(missing) => {
                 let name = lossy(&self.dimensions[missing].name);
@@ -273,81 +252,55 @@ impl Collected {
         }
     }
 
-    /// The places of the set's variables in the member.
+    /// The places of the set's variables in the member. `numbers`: those of its dimensions in the set.
     fn add_variables(
         &mut self,
         header: &MemberHeader,
         numbers: &[Option<usize>],
-        may_differ: bool,
-    ) -> std::result::Result<Vec<Option<u64>>, String> {
-        let is_first = self.first.is_none();
-        let first = self
-            .first
-            .as_ref()
-            .map(|first| first.name.clone())
-            .unwrap_or_default();
-        // Nearly always the members have their variables in one order.
-        let by_name = || {
-            self.variables
-                .iter()
-                .enumerate()
-                .map(|(number, v)| (v.name.clone(), number))
-        };
-        let mut index: Option<HashMap<Vec<u8>, usize>> = None;
+        first: &str,
+        may_add: bool,
+    ) -> Checked<Vec<Option<u64>>> {
         let mut places = vec![None; self.variables.len()];
-        let mut new = Vec::new();
-        for (position, variable) in header.variables.iter().enumerate() {
-            let alike = self
-                .variables
-                .get(position)
-                .filter(|known| known.name == variable.name);
-            let number = match alike {
-                Some(_) => Some(position),
-                None => index
-                    .get_or_insert_with(|| by_name().collect())
-                    .get(&variable.name)
-                    .copied(),
-            };
-            let dimensions = variable
-                .dimensions
-                .iter()
-                .map(|d| numbers.get(*d).copied().flatten());
+        for variable in &header.variables {
+            let name = lossy(&variable.name);
+            let dimensions = variable.dimensions.iter().map(|d| numbers[*d]);
             let dimensions: Option<Vec<usize>> = dimensions.collect();
-            match number {
-                Some(number) => {
-                    check_alike(
-                        &self.variables[number],
-                        variable,
-                        dimensions.as_deref(),
-                        &first,
-                        &self.dimensions,
-                        header,
-                    )?;
-                    places[number] = Some(variable.place);
-                }
-                None if is_first || may_differ => new.push(Variable {
-                    dimensions: dimensions.unwrap_or_default(),
+            let Some(number) = self.by_name.get(&variable.name).copied() else {
+                let Some(dimensions) = dimensions.filter(|_| may_add) else {
+                    return Err(format!("variable {name} is not in {first}"));
+                };
+                self.by_name
+                    .insert(variable.name.clone(), self.variables.len());
+                self.variables.push(Variable {
+                    dimensions,
                     ..variable.clone()
-                }),
-                None => {
-                    return Err(format!(
-                        "variable {} is not in {first}",
-                        lossy(&variable.name)
-                    ));
-                }
+                });
+                places.push(Some(variable.place));
+                continue;
+            };
+            let known = &self.variables[number];
+            if known.kind != variable.kind {
+                let (own, of_first) = (type_name(variable.kind), type_name(known.kind));
+                return Err(format!(
+                    "variable {name} is {own}, and {of_first} in {first}"
+                ));
+            }
+            if dimensions.as_ref() != Some(&known.dimensions) {
+                let own = listed(&header.dimensions, &variable.dimensions);
+                let of_first = listed(&self.dimensions, &known.dimensions);
+                return Err(format!(
+                    "variable {name} has the dimensions {own}, and {of_first} in {first}"
+                ));
+            }
+            places[number] = Some(variable.place);
+        }
+        match places.iter().position(Option::is_none).filter(|_| !may_add) {
+            None => Ok(places),
+            Some(missing) => {
+                let name = lossy(&self.variables[missing].name);
+                Err(format!("it has no variable {name}, and {first} has it"))
             }
         }
-        if let Some(missing) = places
-            .iter()
-            .position(Option::is_none)
-            .filter(|_| !may_differ)
-        {
-            let name = lossy(&self.variables[missing].name);
-            return Err(format!("it has no variable {name}, and {first} has it"));
-        }
-        places.extend(new.iter().map(|variable| Some(variable.place)));
-        self.variables.extend(new);
-        Ok(places)
     }
 
     /// Notes a classic file that ends before its data.
@@ -361,53 +314,26 @@ impl Collected {
             reach.all
         );
         let modified = u64::try_from(file.identity().modified.0).unwrap_or(0);
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let is_young = now.saturating_sub(Duration::from_secs(modified)) < YOUNG;
-        let finding = if is_young && reach.before_last_record <= file.len() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let age = now
+            .unwrap_or_default()
+            .saturating_sub(Duration::from_secs(modified));
+        let finding = if age < YOUNG && reach.before_last_record <= file.len() {
             Diagnostic::note(format!("{text}: its last record may still be written"))
         } else {
             Diagnostic::lost(format!("{text}: the elements behind cannot be read"))
         };
         self.is_cut = true;
-        self.cut.push(finding.at(file_name));
+        self.diagnostics.push(finding.at(file_name));
     }
 }
 
-/// Fails where a variable is not that of the first member.
-fn check_alike(
-    known: &Variable,
-    own: &Variable,
-    dimensions: Option<&[usize]>,
-    first: &str,
-    all: &[Dimension],
-    header: &MemberHeader,
-) -> std::result::Result<(), String> {
-    let name = lossy(&own.name);
-    if known.kind != own.kind {
-        let (own, of_first) = (type_name(own.kind), type_name(known.kind));
-        return Err(format!(
-            "variable {name} is {own}, and {of_first} in {first}"
-        ));
-    }
-    if dimensions == Some(&known.dimensions) {
-        return Ok(());
-    }
-    let list = |dimensions: &[Dimension], numbers: &[usize]| {
-        let names = numbers.iter().filter_map(|number| dimensions.get(*number));
-        let names: Vec<_> = names
-            .map(|dimension| lossy(&dimension.name).into_owned())
-            .collect();
-        names.join(", ")
-    };
-    let (own, of_first) = (
-        list(&header.dimensions, &own.dimensions),
-        list(all, &known.dimensions),
-    );
-    Err(format!(
-        "variable {name} has the dimensions {own}, and {of_first} in {first}"
-    ))
+/// The names of dimensions with these numbers.
+fn listed(dimensions: &[Dimension], numbers: &[usize]) -> String {
+    let names = numbers
+        .iter()
+        .map(|number| lossy(&dimensions[*number].name));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The name of the member with another number.

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::Joined;
 use super::collected::{Collected, First};
+use super::{Axes, Joined};
 use crate::netcdf::header::Type;
 use crate::tiles::families::{self, Cut, Members};
 use crate::tiles::member::{Attribute, Dimension, Value, Variable, attribute, lossy};
-use crate::tiles::{self, Axis, Family};
+use crate::tiles::{self, Family};
 
 /// The attribute in which FMS puts the name of the file.
 const FILE_NAME: &[u8] = b"filename";
@@ -18,9 +18,9 @@ pub fn lengths(collected: &Collected, cuts: &[Cut]) -> Vec<u64> {
     let all = 0..collected.dimensions.len();
     all.map(|number| {
         let cut = cuts.iter().find(|cut| cut.dimension == number);
-        let members = collected.marked.iter();
+        let members = 0..collected.marked.len();
         let longest = members
-            .filter_map(|member| member.lens.get(number).copied().flatten())
+            .filter_map(|member| collected.len(member, number))
             .max();
         cut.map_or(longest.unwrap_or(0), |cut| cut.whole)
     })
@@ -33,12 +33,12 @@ pub fn variables(
     family: Family,
     members: &Members<'_>,
     cuts: &[Cut],
-    axis_of: impl Fn(usize) -> Axis,
+    axes: &Axes,
 ) -> Vec<tiles::Variable> {
     let variables = collected.variables.iter();
     variables
         .map(|variable| {
-            let dims: Vec<Axis> = variable.dimensions.iter().map(|d| axis_of(*d)).collect();
+            let dims = axes.all(variable);
             tiles::Variable {
                 name: lossy(&variable.name).into(),
                 kind: variable.kind.number(),
@@ -52,7 +52,7 @@ pub fn variables(
 
 /// The header, with these lengths of dimensions. Fails where the file would be too large.
 pub fn header(
-    collected: &mut Collected,
+    collected: Collected,
     first: First,
     family: Family,
     joined: &OsStr,
@@ -67,9 +67,7 @@ pub fn header(
     if total > i64::MAX as u64 {
         return Err("the joined file has 2^63 bytes or more".to_owned());
     }
-    let dimensions = std::mem::take(&mut collected.dimensions)
-        .into_iter()
-        .zip(lens);
+    let dimensions = collected.dimensions.into_iter().zip(lens);
     let dimensions = dimensions.map(|(dimension, len)| Dimension {
         len: *len,
         ..dimension
@@ -82,7 +80,7 @@ pub fn header(
     {
         own.value = Value::Text(joined.as_bytes().to_vec());
     }
-    let mut variables = std::mem::take(&mut collected.variables);
+    let mut variables = collected.variables;
     for variable in &mut variables {
         variable
             .attributes
