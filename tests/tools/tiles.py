@@ -249,12 +249,16 @@ class Set:
             own = {**self.own_attributes(first), **self.attributes}
             for name, value in own.items():
                 if not self.goes(name):
-                    self.put_attribute(out, name, value)
+                    self.put_attribute(out, name, self.stored(value))
             for v in self.variables:
                 made = out.createVariable(v["name"], v["kind"], [d.name for d in v["dims"]], fill_value=v["fill"])
                 for name, value in v["attributes"].items():
-                    self.put_attribute(made, name, value)
+                    self.put_attribute(made, name, self.stored(value))
                 self.put(made, whole[v["name"]])
+
+    def stored(self, value):
+        """As the members have it: netCDF4-python makes a string of a text that is not ASCII where the format has strings."""
+        return value.encode() if isinstance(value, str) and self.format != "NETCDF4" else value
 
     @staticmethod
     def put_attribute(to, name, value):
@@ -294,9 +298,6 @@ class Set:
                 made.append((v, variable, sizes))
             for v, variable, sizes in made:
                 self.put_part(v, variable, sizes, member, whole[v["name"]])
-            if self.time and self.time.unlimited and not any(self.time in v["dims"] and member not in v["unwritten"] for v in self.variables):
-                # Nothing has made the records.
-                pass
 
     def put_part(self, v, variable, sizes, member, whole):
         inner, outer, get = [], [], []
