@@ -3,6 +3,7 @@
 //! Positions are those of the source, and the kernel gets them unchanged. The source keeps them valid while the directory
 //! changes.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -107,7 +108,12 @@ pub struct Directory {
     reading: Mutex<()>,
     /// Number of files to scan ahead of the kernel's look-ups.
     ahead: AtomicUsize,
+    /// See [`Directory::joined`]. The lock is held while the sets are looked for, because waiting threads would do the same.
+    joined: Mutex<Option<Arc<JoinedNames>>>,
 }
+
+/// The joined names of sets, by the names of first members.
+pub type JoinedNames = HashMap<OsString, OsString>;
 
 /// The number of listed files scanned ahead: first, and at most.
 const FIRST_AHEAD: usize = 128;
@@ -122,7 +128,13 @@ impl Directory {
             inode,
             reading: Mutex::default(),
             ahead: AtomicUsize::new(FIRST_AHEAD),
+            joined: Mutex::default(),
         }
+    }
+
+    /// The joined names, which `find` finds once for each listing from the start of the directory.
+    pub fn joined(&self, find: impl FnOnce() -> JoinedNames) -> Arc<JoinedNames> {
+        Arc::clone(self.joined.lock().get_or_insert_with(|| Arc::new(find())))
     }
 
     /// A path in the directory, in the state that it shows.
@@ -243,6 +255,9 @@ impl Pieces {
         position: u64,
     ) -> Result<Arc<Piece>, Errno> {
         let known = self.0.get(&handle).filter(|_| position != 0);
+        if position == 0 {
+            *directory.joined.lock() = None;
+        }
         if let Some(recent) = &known
             && recent.last.after(position).is_some()
         {

@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use h5logfs_common::error::{Error, Result};
@@ -70,11 +70,7 @@ impl<'a> PermissionCheck<'a> {
     pub fn view(&self, view: &View) -> Result<()> {
         let mut walk = self.caller.map(PathWalk::new);
         if view.snapshot().joined.is_some() {
-            // A set may have very many members, which are opened when they are read.
-            let members = view.snapshot().sources.iter();
-            return members
-                .map(|member| self.member(walk.as_mut(), member))
-                .collect();
+            return self.members(walk.as_mut(), &view.snapshot().sources);
         }
         let mut last = None;
         for (place, file) in view.files() {
@@ -84,29 +80,75 @@ impl<'a> PermissionCheck<'a> {
             }
         }
         match &view.snapshot().journal {
-            Some(journal) => self.by_name(walk.as_mut(), journal).map(drop),
+            Some(journal) => self.by_name(walk.as_mut(), journal),
             None => Ok(()),
         }
     }
 
-    /// Checks a member of a set, which must still be the same file.
-    fn member<'p>(&self, walk: Option<&mut PathWalk<'_, 'p>>, member: &'p Source) -> Result<()> {
-        let opened = self.by_name(walk, member)?;
-        let path = || self.dir.full_path(&member.place.path);
-        let now = rustix::fs::fstat(opened).map_err(|e| Error::io(path(), e.into()))?;
-        if member.identity.is_same_file(Identity::from(&now)) {
-            Ok(())
-        } else {
-            Err(Error::io(path(), Errno::STALE.into()))
-        }
-    }
-
-    /// Checks a file that is not held open. If it is gone, the log has been closed or is another one, and must be looked up again.
-    fn by_name<'p>(
+    /// Checks the members of a set, which all lie in one directory and are opened when they are read. There may be very many.
+    fn members<'p>(
         &self,
         walk: Option<&mut PathWalk<'_, 'p>>,
-        file: &'p Source,
-    ) -> Result<OwnedFd> {
+        members: &'p [Source],
+    ) -> Result<()> {
+        let Some(first) = members.first() else {
+            return Ok(());
+        };
+        let (dir, parent) = (self.dir_of(&first.place)?, first.place.path.parent());
+        let parent = parent.unwrap_or(Path::new(""));
+        let opened;
+        let directory = match walk {
+            Some(walk) => walk.directory(dir, first.place.dir, parent)?,
+            None => {
+                let found = dir.open_below(parent, OFlags::PATH | OFlags::DIRECTORY);
+                opened = found.map_err(|e| Error::io(dir.full_path(parent), e))?;
+                opened.as_fd()
+            }
+        };
+        members.iter().try_for_each(|member| {
+            let path = || dir.full_path(&member.place.path);
+            let name = member
+                .place
+                .path
+                .strip_prefix(parent)
+                .unwrap_or(&member.place.path);
+            self.member(directory, name.as_os_str(), member.identity)
+                .map_err(|errno| Error::io(path(), errno.into()))
+        })
+    }
+
+    /// Checks the member of this name, which must still be the same file.
+    fn member(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+        member: Identity,
+    ) -> Result<(), Errno> {
+        let itself = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let is_same = |stat: &Stat| member.is_same_file(Identity::from(stat));
+        let found = match self.caller {
+            Some(caller) => {
+                let opened = rustix::fs::openat(directory, name, itself, Mode::empty());
+                let opened = opened.map_err(gone_is_stale)?;
+                let permissions = Permissions::of(&opened).map_err(|_| Errno::ACCESS)?;
+                if !permissions.grant(Right::Read, caller) {
+                    return Err(Errno::ACCESS);
+                }
+                rustix::fs::fstat(opened)?
+            }
+            None => {
+                let found = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+                found.map_err(gone_is_stale)?
+            }
+        };
+        if !is_same(&found) {
+            return Err(Errno::STALE);
+        }
+        rustix::fs::accessat(directory, name, Access::READ_OK, AtFlags::EACCESS)
+    }
+
+    /// Checks a file that is not held open. If it is gone, the log has been closed. It must be looked up again.
+    fn by_name<'p>(&self, walk: Option<&mut PathWalk<'_, 'p>>, file: &'p Source) -> Result<()> {
         let place = &file.place;
         let dir = self.dir_of(place)?;
         let path = dir.full_path(&place.path);
@@ -116,8 +158,7 @@ impl<'a> PermissionCheck<'a> {
             _ => Error::io(&path, e),
         })?;
         self.held_open(&path, &opened)?;
-        self.check_path(walk, place, &opened)?;
-        Ok(opened)
+        self.check_path(walk, place, opened)
     }
 
     /// Checks one of these files, and repeats it after reopening the file, because a file server may have restarted.
@@ -232,6 +273,14 @@ impl<'a, 'p> PathWalk<'a, 'p> {
 fn open_in(directory: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     let itself = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(directory, name, itself, Mode::empty())
+}
+
+/// A log whose file is gone must be looked up again.
+fn gone_is_stale(errno: Errno) -> Errno {
+    match errno {
+        Errno::NOENT => Errno::STALE,
+        errno => errno,
+    }
 }
 
 fn check_right(caller: &Caller, right: Right, path: &Path, file: impl AsFd) -> Result<()> {

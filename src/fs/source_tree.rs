@@ -631,12 +631,16 @@ impl SourceTree {
 
     /// Whether a set of files makes up a file, and this is its first member, beside which it is listed.
     fn has_joined_name(&self, directory: &Directory, listed: &Listed) -> bool {
-        let may_have = self.tiles != Tiles::Members && directory.flush.is_none();
-        let set = may_have.then(|| self.catalog.set_with(&directory.path, &listed.name));
-        set.flatten().is_some_and(|set| {
-            let joined = directory.path.join(&set.candidate.joined);
-            set.first == listed.name && self.filter.shows(&joined)
-        })
+        if self.tiles == Tiles::Members || directory.flush.is_some() {
+            return false;
+        }
+        let names = directory.joined(|| {
+            let sets = self.catalog.sets_in(&directory.path).into_iter();
+            sets.map(|set| (set.first.clone(), set.candidate.joined.clone()))
+                .collect()
+        });
+        let joined = names.get(&listed.name);
+        joined.is_some_and(|joined| self.filter.shows(&directory.path.join(joined)))
     }
 
     /// Whether the file is a member of a set that is shown in its place.

@@ -33,6 +33,7 @@ mod shown;
 mod stats;
 mod striped;
 mod survival;
+mod tiles_names;
 mod unclosed;
 mod workers;
 mod xattrs;

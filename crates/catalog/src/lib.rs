@@ -487,6 +487,11 @@ impl Catalog {
         self.listings.set_at(&self.dir, relative)
     }
 
+    /// All sets in the directory `parent` that make up a file.
+    pub fn sets_in(&self, parent: &Path) -> Vec<Arc<Set>> {
+        self.listings.sets_in(&self.dir, parent)
+    }
+
     /// The set of files that has `name` in the directory `parent`, and makes up a file. A listing asks for each name, so
     /// the answer may be that of a moment ago. `None` where there is none.
     pub fn set_with(&self, parent: &Path, name: &OsStr) -> Option<Arc<Set>> {

@@ -116,6 +116,17 @@ impl Listings {
         set.is_joined(dir, parent).then_some(set)
     }
 
+    /// All sets in the directory `parent` that make up a file.
+    pub fn sets_in(&self, dir: &SourceDir, parent: &Path) -> Vec<Arc<Set>> {
+        let listing = self.get(dir, 0, parent);
+        let sets = listing
+            .map(|listing| listing.sets.all())
+            .unwrap_or_default();
+        sets.into_iter()
+            .filter(|set| set.is_joined(dir, parent))
+            .collect()
+    }
+
     /// The set that has `name` in the directory `parent`. It may be the set of a moment ago. `None` where there is none.
     pub fn set_with(&self, dir: &SourceDir, parent: &Path, name: &OsStr) -> Option<Arc<Set>> {
         let joined = MemberName::parse(name)?.joined();

@@ -61,6 +61,11 @@ impl Sets {
         self.0.get(joined)?.clone()
     }
 
+    /// All candidates.
+    pub fn all(&self) -> Vec<Arc<Set>> {
+        self.0.values().flatten().cloned().collect()
+    }
+
     /// Writes a line of the log about names of two families. `path` is that of the directory.
     pub fn note_ambiguous(&self, path: &Path, before: Option<&Sets>) {
         for (joined, set) in &self.0 {
