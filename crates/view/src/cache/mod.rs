@@ -8,6 +8,7 @@
 //! of a chunk needs more than is free, cached values make room, chunks first.
 
 pub(super) mod lru;
+pub(super) mod scratch;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -28,6 +29,7 @@ use h5logfs_log::model::StoredBytes;
 use h5logfs_log::scan::settings::INDEX_MEMORY;
 pub use lru::Counts;
 use lru::{Cache, OVERHEAD, Weight};
+use scratch::Scratch;
 
 /// Number of one state of one log file. No number is used twice in a process.
 pub type Generation = u64;
@@ -171,12 +173,13 @@ pub struct Budget {
 struct Caches {
     indexes: Cache<IndexKey, Indexed>,
     bytes: Cache<BytesKey, Bytes>,
+    scratch: Scratch,
 }
 
 impl Evict for Caches {
-    /// Chunks go first, because they are made faster than indexes.
+    /// Chunks go before indexes, because they are made faster.
     fn evict_one(&self) -> bool {
-        self.bytes.evict_one() || self.indexes.evict_one()
+        self.scratch.drop_one() || self.bytes.evict_one() || self.indexes.evict_one()
     }
 }
 
@@ -186,6 +189,7 @@ impl Budget {
         let caches = Arc::new(Caches {
             indexes: Cache::new(limits.index_memory),
             bytes: Cache::new(limits.cache_size),
+            scratch: Scratch::default(),
         });
         let evict: Weak<dyn Evict> = Arc::<Caches>::downgrade(&caches);
         let all = limits.cache_size.saturating_add(limits.index_memory);
@@ -252,7 +256,7 @@ impl Budget {
 
     /// Bytes that are kept now.
     pub fn used(&self) -> u64 {
-        self.caches.indexes.weight() + self.caches.bytes.weight()
+        self.caches.indexes.weight() + self.caches.bytes.weight() + self.caches.scratch.bytes()
     }
 
     /// Hits and misses of the cache of bytes.
@@ -288,6 +292,7 @@ impl Budget {
     pub fn clear(&self) {
         self.caches.bytes.clear();
         self.caches.indexes.clear();
+        while self.caches.scratch.drop_one() {}
     }
 
     /// The cached view of this generation; `None` where it was evicted or dropped.
@@ -411,6 +416,11 @@ impl Budget {
     /// The cache of stored bytes of chunks, and of decoded records.
     pub(super) fn bytes(&self) -> &Cache<BytesKey, Bytes> {
         &self.caches.bytes
+    }
+
+    /// Memory that goes from one piece of work to the next.
+    pub(super) fn scratch(&self) -> &Scratch {
+        &self.caches.scratch
     }
 
     /// Fails if the part took longer than a request may, a moment ago.
