@@ -16,7 +16,7 @@ const PART: u64 = 1 << 20;
 
 /// Bytes of a part where records are small and in no order. Every part then reads much of the log that the others
 /// read, too.
-const LARGE_PART: u64 = 8 << 20;
+const LARGE_PART: u64 = 32 << 20;
 
 /// Unused bytes that are read rather than split a read in two.
 const GAP: u64 = 16 << 10;
@@ -147,7 +147,7 @@ impl Part<'_> {
     }
 }
 
-/// Bytes of a part. Where parts are large, there is at least one per thread.
+/// Bytes of a part. Where parts are large, there are as many for each thread.
 fn part_size(layout: Layout<'_>, axes: &[Axis], threads: usize) -> u64 {
     if layout.is_whole || !layout.has_small_records {
         return PART;
@@ -155,7 +155,8 @@ fn part_size(layout: Layout<'_>, axes: &[Axis], threads: usize) -> u64 {
     let sides = axes.iter().map(Axis::len);
     let all = sides.fold(layout.element, u64::saturating_mul);
     let shares = (threads as u64).max(1);
-    (all / shares).clamp(PART, LARGE_PART)
+    let parts = all.div_ceil(LARGE_PART).checked_next_multiple_of(shares);
+    (all / parts.unwrap_or(1).max(1)).clamp(PART, LARGE_PART)
 }
 
 /// Sides of a cell of about `part` bytes.

@@ -77,19 +77,35 @@ pub fn fill<T: Send>(shares: usize, list: &mut [T], fill: impl Fn(usize, &mut [T
 
 /// Runs `work`, and `aside` in another thread at the same time. Without a thread or a core for it, `aside` runs afterwards.
 pub fn beside<T>(aside: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
-    let aside = &aside;
-    let run = || {
-        let _marked = Marked::new();
-        aside();
-    };
-    thread::scope(|scope| {
-        let start = || thread::Builder::new().spawn_scoped(scope, run);
-        let other = (cores() > 1).then(|| without_signals(start));
+    if cores() == 1 {
         let done = work();
-        match other {
-            // Nobody needs the payload of the panic.
-            Some(Ok(other)) => _ = other.join(),
-            Some(Err(_)) | None => aside(),
+        aside();
+        return done;
+    }
+    along(2, |_| aside(), work)
+}
+
+/// Runs `work`, and `aside` for the shares `1..shares` in other threads at the same time. The calling thread does the shares whose
+/// thread could not start, afterwards.
+pub fn along<T>(shares: usize, aside: impl Fn(usize) + Sync, work: impl FnOnce() -> T) -> T {
+    let aside = |number| {
+        let _marked = Marked::new();
+        aside(number);
+    };
+    let aside = &aside;
+    thread::scope(|scope| {
+        let start = |number| {
+            let thread = thread::Builder::new().spawn_scoped(scope, move || aside(number));
+            (number, thread)
+        };
+        let others: Vec<_> = without_signals(|| (1..shares).map(start).collect());
+        let done = work();
+        for (number, thread) in others {
+            match thread {
+                // Nobody needs the payload of the panic.
+                Ok(thread) => _ = thread.join(),
+                Err(_) => aside(number),
+            }
         }
         done
     })

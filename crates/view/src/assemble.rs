@@ -9,7 +9,7 @@ use super::plan::{Plans, Touching};
 use super::resolve::{BoxRecords, ChunkResolver, Run};
 use h5logfs_common::buffers::zeroed;
 use h5logfs_common::error::Result;
-use h5logfs_common::fault::Fault;
+use h5logfs_common::fault::{Fault, Shortage};
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_hdf5_format::deflate::{DEFLATE_PIECES, inflate, inflate_in, inflate_stream};
@@ -92,8 +92,7 @@ impl Assembly<'_> {
         &self,
         resolver: &ChunkResolver<'_>,
     ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), Fault> {
-        let mut reservation = self.task.reserve(resolver.place.raw)?;
-        let mut chunk = zeroed(resolver.place.raw as usize)?;
+        let (mut chunk, mut reservation) = self.memory(resolver.place.raw)?.into_parts();
         let indexes = [resolver.index];
         let records = resolver.records(&indexes);
         let sources = match self.planned(&records, &mut chunk)? {
@@ -102,6 +101,18 @@ impl Assembly<'_> {
         };
         reservation.shrink_to(chunk.capacity() as u64);
         Ok((Reserved::new(chunk, reservation), sources))
+    }
+
+    /// Memory of any content for a chunk.
+    fn memory(&self, bytes: u64) -> Result<Reserved<Vec<u8>>, Shortage> {
+        let len = bytes as usize;
+        match self.plans {
+            Some(plans) => plans.budget.scratch().chunk(self.task, len),
+            None => {
+                let reservation = self.task.reserve(bytes)?;
+                Ok(Reserved::new(zeroed(len)?, reservation))
+            }
+        }
     }
 
     /// [`Assembly::raw_chunk`] in memory of the caller. The memory has the length of the elements, and may have any
@@ -154,7 +165,8 @@ impl Assembly<'_> {
                 None => fill(chunk, self.form.fill),
             }
         }
-        let applied = plan.apply(task, &touching, self.sources, self.form.size, chunk);
+        let (size, scratch) = (self.form.size, plans.budget.scratch());
+        let applied = plan.apply(task, &touching, self.sources, size, scratch, chunk);
         let sources = match applied {
             Ok(sources) => sources,
             Err(fault) if fault.ends_work() => return Err(fault),

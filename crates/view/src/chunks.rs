@@ -8,10 +8,10 @@ use super::cache::{Bytes, BytesKey, Part};
 use super::grid::ChunkId;
 use super::pieces::{element_in_log, read_elements};
 use super::plan::Plans;
-use super::resolve::{ChunkResolver, ChunkSource, InPlace};
+use super::resolve::{BoxRecords, ChunkResolver, ChunkSource, InPlace};
 use super::{View, check_limit};
 use crate::index::DatasetIndex;
-use h5logfs_common::buffers::make_room;
+use h5logfs_common::buffers::{LargePages, make_room};
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::{Fault, Shortage};
 use h5logfs_common::memory::Reserved;
@@ -27,9 +27,9 @@ pub(super) enum Target<'a> {
     Cache,
     /// The cache, before a reader asks for the chunk. If another thread makes it, there is nothing to do.
     Ahead,
-    /// The memory of a reader who keeps the chunk, so that it need not be kept here. The memory has the length of the
-    /// chunk. A chunk goes to the cache all the same if this reader has dropped it before, or if another thread makes
-    /// it.
+    /// The memory of a reader, which has the length of the chunk. A copy is kept if there is room, and the reader does not
+    /// keep the chunk itself. A chunk goes to the cache all the same if it was given to a reader before, or if another
+    /// thread makes it.
     Buffer(&'a mut [u8]),
 }
 
@@ -118,6 +118,68 @@ impl<'a> Chunks<'a> {
         let _ = self.make(task, id, None, Target::Ahead);
     }
 
+    /// Makes `count` chunks from `first` on as one box, before a reader asks for them. They have no filters, and follow each other
+    /// along the first dimension, as in [`Grid::is_split_once`](super::Grid::is_split_once). Errors are dropped.
+    pub(crate) fn prefetch_row(self, task: &Task, first: ChunkId, count: u64) {
+        if count > 1 && self.make_row(task, first, count).is_some() {
+            return;
+        }
+        for number in first.number..first.number.saturating_add(count) {
+            self.prefetch(task, ChunkId { number, ..first });
+        }
+    }
+
+    fn make_row(self, task: &Task, first: ChunkId, count: u64) -> Option<()> {
+        let (dataset, place) = self.view.dataset(first.dataset);
+        let number = first.number.checked_add(count - 1)?;
+        let index = self.view.indexes().of_chunk(task, first).ok()?;
+        let last = ChunkId { number, ..first };
+        let of_last = self.view.indexes().of_chunk(task, last).ok()?;
+        // Strips of a dataset have indexes of their own.
+        if !Arc::ptr_eq(&index, &of_last) || index.check().is_err() {
+            return None;
+        }
+        let bounds = Bounds {
+            start: place.grid.bounds(first.number).start,
+            end: place.grid.bounds(last.number).end,
+        };
+        let mut sides = place.grid.chunk.clone();
+        let side = sides.first_mut()?;
+        *side = side.checked_mul(count)?;
+        let len = place.raw.checked_mul(count)?;
+        let _reserved = task.reserve(len).ok()?;
+        let mut all = LargePages::zeroed(usize::try_from(len).ok()?).ok()?;
+        let records = BoxRecords {
+            indexes: &[&*index],
+            bounds: &bounds,
+            sides: &sides,
+        };
+        let _running = self.view.running(task);
+        let decoded = |record: &Record<'_>| self.decoded(task, first.dataset, record, &bounds);
+        let assembly = self.assembly(task, dataset, &decoded);
+        let sources = assembly.fill_box(&records, &mut all).ok()?;
+        self.view.check_unchanged(sources).ok()?;
+        for (number, chunk) in (first.number..).zip(all.chunks_exact(place.raw as usize)) {
+            self.keep_ahead(task, ChunkId { number, ..first }, chunk);
+        }
+        Some(())
+    }
+
+    /// Keeps a chunk that was made before a reader asks for it.
+    fn keep_ahead(self, task: &Task, id: ChunkId, chunk: &[u8]) {
+        let budget = &self.view.budget;
+        if self.has(id) || budget.keep_copy((self.view.generation, id), chunk) {
+            return;
+        }
+        let copied = || -> Result<_, Shortage> {
+            let (mut bytes, reservation) = budget.scratch().chunk(task, chunk.len())?.into_parts();
+            bytes.copy_from_slice(chunk);
+            budget.drop_copies_for(chunk.len() as u64);
+            Ok(Arc::new(Reserved::new(bytes, reservation).unowned()))
+        };
+        let _ = budget.bytes().make_ahead(&self.cache_key(id), copied);
+    }
+
     /// Makes a chunk for `target`. Returns its stored bytes where they are in the cache. `source` tells how the chunk
     /// is served, if that is known.
     ///
@@ -151,6 +213,7 @@ impl<'a> Chunks<'a> {
         let (bytes, key) = (self.view.budget.bytes(), self.cache_key(id));
         let stored = || {
             let made = self.making(task, id, || self.make_stored(task, id, &resolver, source))?;
+            self.view.budget.drop_copies_for(made.len() as u64);
             Ok(Arc::new(made.unowned()))
         };
         match target {
@@ -158,7 +221,13 @@ impl<'a> Chunks<'a> {
             Target::Buffer(buf) if self.is_given_first(id) => {
                 let make = || self.making(task, id, || self.make_raw_in(task, id, &resolver, buf));
                 match bytes.make_aside(&key, make) {
-                    Some(made) => made.map(|()| None),
+                    Some(made) => {
+                        made?;
+                        if !task.reader_keeps() {
+                            self.view.budget.keep_copy((self.view.generation, id), buf);
+                        }
+                        Ok(None)
+                    }
                     // The chunk is in the cache, or on its way there.
                     None => bytes.get_or_make(task, &key, stored).map(Some),
                 }
@@ -184,18 +253,44 @@ impl<'a> Chunks<'a> {
         BytesKey::Chunk(self.view.generation, id)
     }
 
-    /// Whether a chunk is cached.
+    /// Whether a chunk is cached, or a copy of it is kept.
     pub(crate) fn has(self, id: ChunkId) -> bool {
-        self.view.budget.bytes().contains(&self.cache_key(id))
+        let budget = &self.view.budget;
+        let key = (self.view.generation, id);
+        budget.bytes().contains(&self.cache_key(id)) || budget.copies().contains(&key)
     }
 
-    /// Whether this chunk goes to a reader who keeps it for the first time, as far as is remembered. If the reader asks
-    /// again, it has dropped the chunk, which is then worth a place in the cache.
+    /// Notes that a reader got all of a chunk from the cache. If it is the first one, the chunk was made ahead. It stays as long
+    /// as there is room, as one does that was made in a reader's memory. Then its memory serves for the next one.
+    pub(super) fn was_given(self, task: &Task, id: ChunkId, chunk: Bytes) {
+        let budget = &self.view.budget;
+        if !self.is_given_first(id) || !task.reader_keeps() && budget.has_room_for_chunks() {
+            return;
+        }
+        budget.bytes().remove(&self.cache_key(id));
+        if let Some(chunk) = Arc::into_inner(chunk) {
+            budget.scratch().give_back(chunk);
+        }
+    }
+
+    /// Reads from the copy of a chunk. `offset` counts from the start of the chunk. `None` where there is no copy.
+    pub(super) fn read_kept(self, id: ChunkId, offset: u64, buf: &mut [u8]) -> Option<usize> {
+        let key = (self.view.generation, id);
+        let offset = usize::try_from(offset).ok()?;
+        self.view.budget.copies().read(&key, offset, buf)
+    }
+
+    /// Whether a reader has got this chunk already, as far as is remembered.
+    pub(crate) fn was_given_before(self, id: ChunkId) -> bool {
+        self.view.budget.was_given(&(self.view.generation, id))
+    }
+
+    /// Whether this chunk is given to a reader for the first time, as far as is remembered. If a reader asks again, the
+    /// chunk is worth a place in the cache.
     fn is_given_first(self, id: ChunkId) -> bool {
-        self.view
-            .budget
-            .given()
-            .insert((self.view.generation, id), ())
+        let bytes = self.view.map.datasets[id.dataset].raw;
+        let key = (self.view.generation, id);
+        self.view.budget.remember_given(key, bytes)
     }
 
     /// Reads everything that a chunk is made from, and keeps nothing of it.

@@ -91,6 +91,12 @@ impl Grid {
         self.len == 0
     }
 
+    /// Whether only the first dimension has several chunks. Chunks that follow each other then make a box, whose elements are those
+    /// of one chunk after the other.
+    pub fn is_split_once(&self) -> bool {
+        self.across.iter().skip(1).all(|across| *across == 1)
+    }
+
     /// Number of elements in one chunk, including those past the dataset's edge.
     pub fn elements(&self) -> u64 {
         self.chunk.iter().product()
@@ -112,6 +118,28 @@ impl Grid {
     fn number(&self, position: &[u64]) -> u64 {
         let sides = position.iter().zip(&self.across);
         sides.fold(0, |number, (p, across)| number * across + p)
+    }
+
+    /// Numbers of the chunks that have elements of a box, which has some and lies within the dataset.
+    pub fn touched(&self, wanted: &Bounds) -> impl Iterator<Item = u64> {
+        let first = wanted.start.iter().zip(&self.chunk);
+        let first: Vec<u64> = first.map(|(start, side)| start / side).collect();
+        let last = wanted.end.iter().zip(&self.chunk);
+        let last: Vec<u64> = last.map(|(end, side)| (end - 1) / side).collect();
+        let mut next = Some(first.clone());
+        std::iter::from_fn(move || {
+            let mut at = next.take()?;
+            let number = self.number(&at);
+            for d in (0..at.len()).rev() {
+                if at[d] < last[d] {
+                    at[d] += 1;
+                    next = Some(at);
+                    break;
+                }
+                at[d] = first[d];
+            }
+            Some(number)
+        })
     }
 
     /// The number of the chunk whose first element has these coordinates; `None` where no chunk begins there.
@@ -257,6 +285,24 @@ mod tests {
         let empty = Grid::new(&[0, 4], &[1, 4]).unwrap();
         assert!(empty.is_empty());
         assert_eq!(empty.position(0), [0, 0]);
+    }
+
+    #[test]
+    fn a_box_touches_the_chunks_that_have_elements_of_it() {
+        let grid = Grid::new(&[5, 7], &[2, 3]).unwrap();
+        let touched = |start: [u64; 2], end: [u64; 2]| -> Vec<u64> {
+            let (start, end) = (start.to_vec(), end.to_vec());
+            grid.touched(&Bounds { start, end }).collect()
+        };
+        assert_eq!(touched([1, 2], [3, 4]), [0, 1, 3, 4]);
+        assert_eq!(touched([2, 3], [4, 6]), [4]);
+        assert_eq!(touched([0, 0], [5, 7]), (0..9).collect::<Vec<_>>());
+        let scalar = Grid::new(&[], &[]).unwrap();
+        let all = Bounds {
+            start: vec![],
+            end: vec![],
+        };
+        assert_eq!(scalar.touched(&all).collect::<Vec<_>>(), [0]);
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::View;
+use super::assemble::copy_run;
 use super::pieces::{Pieces, read_elements};
 use super::resolve::{BoxRecords, InPlace, Overlap};
-use crate::index::DatasetIndex;
+use crate::grid::ChunkId;
 use crate::index::saved::Strip;
+use crate::index::{DatasetIndex, SMALL_BLOCK};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
@@ -57,8 +60,12 @@ impl<'a> Hyperslabs<'a> {
     }
 }
 
-/// Bytes of a small record. Smaller records lie closer together in the log, on average, than it pays to skip.
-const SMALL: u64 = 4 << 10;
+/// The time that small boxes of a dataset may take before they are read from chunks. In tests it is over with the first one.
+const LONG_ON_BOXES: Duration = if cfg!(debug_assertions) {
+    Duration::ZERO
+} else {
+    Duration::from_millis(50)
+};
 
 impl Hyperslabs<'_> {
     /// Whether the records are small. If they also lie in no order, each box reads all of the log that its neighbours
@@ -71,7 +78,7 @@ impl Hyperslabs<'_> {
         let dataset = &self.view.snapshot.datasets[self.number];
         let sides = dataset.dims.iter();
         let bytes = sides.fold(dataset.element_size, |n, side| n.saturating_mul(*side));
-        bytes / SMALL < index.len() as u64
+        bytes / SMALL_BLOCK < index.len() as u64 || index.is_scattered(bytes)
     }
 
     /// Whether records have to be decoded whole, whatever is read of them. The first one stands for all: a writer gives
@@ -211,6 +218,14 @@ impl Hyperslabs<'_> {
             read.map_err(|e| failed(e.into()))?;
             return file.check_unchanged();
         }
+        let is_small = self.is_small(dataset, out.len());
+        if is_small
+            && self.is_better_from_chunks()
+            && self.put_from_chunks(task, wanted, sides, out)
+        {
+            return Ok(());
+        }
+        let begun = Instant::now();
         let decoded = |record: &Record<'_>| {
             self.view
                 .chunks()
@@ -221,7 +236,50 @@ impl Hyperslabs<'_> {
             .chunks()
             .assembly(task, dataset, &decoded)
             .fill_box(&records, out);
-        self.view.check_unchanged(sources.map_err(failed)?)
+        self.view.check_unchanged(sources.map_err(failed)?)?;
+        if is_small {
+            self.view.ahead().on_boxes(self.number, begun.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Whether a box of so many bytes is a small part of a chunk, in a dataset whose chunks all fit into the cache as they are.
+    fn is_small(&self, dataset: &Dataset, bytes: usize) -> bool {
+        let place = &self.view.map.datasets[self.number];
+        let all = place.grid.len().checked_mul(place.raw);
+        let most = self.view.budget.limits().cache_size / 2;
+        dataset.filters.is_empty()
+            && (bytes as u64) < place.raw / 4
+            && all.is_some_and(|all| all <= most)
+    }
+
+    /// Whether small boxes took so long that chunks are worth their making. Boxes that come may then lie in the same chunks.
+    fn is_better_from_chunks(&self) -> bool {
+        self.view.ahead().on_boxes(self.number, Duration::ZERO) > LONG_ON_BOXES
+    }
+
+    /// Puts a box together from chunks, which stay in the cache. Returns whether this was possible: elements beside the box may
+    /// be unreadable.
+    fn put_from_chunks(&self, task: &Task, wanted: &Bounds, sides: &[u64], out: &mut [u8]) -> bool {
+        let (dataset, place) = self.view.dataset(self.number);
+        let mut overlap = Overlap::new(sides, wanted);
+        place.grid.touched(wanted).all(|number| {
+            let id = ChunkId::new(self.number, number);
+            let Ok(chunk) = self.view.chunks().cached(task, id, None) else {
+                return false;
+            };
+            let block = Block {
+                start: &place.grid.origin(number),
+                count: &place.grid.chunk,
+                elements_before: 0,
+            };
+            let mut copied = Ok(());
+            overlap.runs(&block, |run| {
+                copied = copy_run(&chunk, out, run, dataset.element_size);
+                copied.is_ok()
+            });
+            copied.is_ok()
+        })
     }
 
     fn bad_box(&self, wanted: &Bounds, fault: Fault) -> Error {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::cache::scratch::Scratch;
 use super::cache::{Budget, Generation};
 use super::moves::{LARGE_LOT, MOST_PLACES, Move, PackedMove, gather, pack};
 use super::pieces::{GAP, SPAN, range};
@@ -21,7 +22,7 @@ use h5logfs_log::source_file::SourceFile;
 
 /// The most records of a plan.
 const MOST_RECORDS: usize = 4096;
-/// The least number of blocks of a selection that is worth a plan. Selections of tests have few.
+/// The least number of blocks of a selection, or of rows of a chunk, that is worth a plan. Selections of tests have few.
 const LEAST_BLOCKS: usize = if cfg!(debug_assertions) { 2 } else { 32 };
 /// The gap between two moves at which a span ends, in elements of 8 bytes.
 const FAR: u64 = GAP / 8;
@@ -76,6 +77,9 @@ impl Touching {
         let (mut of_records, mut records) = (Vec::new(), Vec::new());
         let (mut is_worth_it, mut all_have_lead) = (false, true);
         let mut below = None;
+        // A block of several rows has a run in each.
+        let rows = bounds.count().take(rank - 1).fold(1, u64::saturating_mul);
+        let rows = usize::try_from(rows).unwrap_or(usize::MAX);
         let visited = index.visit_numbered(bounds, |record, selection| {
             if let Some(constant) = record.conversion.and_then(Conversion::constant) {
                 // It hides the records before it.
@@ -91,7 +95,7 @@ impl Touching {
             match selection {
                 Some((number, selection)) => {
                     let is_shared = Arc::strong_count(selection) > 1 || record.has_lead && repeats;
-                    is_worth_it |= is_shared && selection.blocks() >= LEAST_BLOCKS;
+                    is_worth_it |= is_shared && selection.blocks().max(rows) >= LEAST_BLOCKS;
                     all_have_lead &= record.has_lead;
                     let lead = record.start[0].wrapping_sub(bounds.start[0]);
                     let lead = if record.has_lead { lead } else { u64::MAX };
@@ -295,15 +299,15 @@ impl GatherPlan {
         touching: &Touching,
         sources: &[SourceFile],
         element: u64,
+        scratch: &Scratch,
         chunk: &mut [u8],
     ) -> Result<BTreeSet<usize>, Fault> {
         let past = || "elements past 2^64 bytes".to_owned();
         let mut used = BTreeSet::new();
         let longest = self.parts.iter().map(|part| part.len).max().unwrap_or(0);
-        let scratch = longest.checked_mul(element).ok_or_else(past)?;
-        let mut reservation = task.reservation();
+        let len = longest.checked_mul(element).ok_or_else(past)?;
         // The last move reads a whole lot, too.
-        let mut scratch: Vec<u8> = reservation.filled(scratch as usize + LARGE_LOT)?;
+        let mut scratch = scratch.take(task, len as usize + LARGE_LOT)?;
         let (mut first_span, mut first_move) = (0, 0);
         for part in &self.parts {
             let mut at = 0;
@@ -524,7 +528,7 @@ mod tests {
             let (known, task) = (Selections::default(), &Task::unlimited());
             let datasets = [5, 30_000].map(|at| dataset(&records, &selections, &known, element, at));
             let grid = Grid::new(&DIMS, &[sides.0, sides.1]).unwrap();
-            let mut plans = HashMap::new();
+            let (mut plans, memory) = (HashMap::new(), Scratch::default());
             for (index, model) in &datasets {
                 for number in 0..grid.len() {
                     let bounds = grid.bounds(number);
@@ -537,7 +541,7 @@ mod tests {
                         plan.unwrap().unwrap()
                     });
                     let mut made = vec![0; grid.elements() as usize * element as usize];
-                    plan.apply(task, &touching, &sources, element, &mut made).unwrap();
+                    plan.apply(task, &touching, &sources, element, &memory, &mut made).unwrap();
                     let wanted = wanted(&grid, &bounds, model, &log, element as usize);
                     prop_assert_eq!(made, wanted, "chunk {} of {:?}", number, grid);
                 }

@@ -181,6 +181,10 @@ impl<'a> Regions<'a> {
             .get(&self.view.chunks().cache_key(id));
         let mut source = None;
         if cached.is_none() && !is_filtered && dataset.logged().is_some() {
+            if let Some(len) = self.view.chunks().read_kept(id, offset, buf) {
+                self.view.ahead().follow(task, id);
+                return Ok(len);
+            }
             let index = self.view.indexes().of_chunk(task, id)?;
             let found = self.view.chunks().checked_resolver(&index, id)?.source();
             if let ChunkSource::InPlace(elements) = &found
@@ -198,31 +202,27 @@ impl<'a> Regions<'a> {
             Some(bytes) => bytes,
             None => {
                 let whole = buf.get_mut(..place.raw as usize).filter(|_| offset == 0);
-                if let Some(whole) = whole
-                    && source == Some(ChunkSource::Assemble)
-                    && task.reader_keeps()
-                {
-                    match self
-                        .view
-                        .chunks()
-                        .make(task, id, source, Target::Buffer(&mut *whole))?
-                    {
-                        Some(bytes) => bytes,
-                        None => return Ok(whole.len()),
-                    }
-                } else {
-                    let make = || self.view.chunks().cached(task, id, source);
-                    self.view
-                        .ahead()
-                        .batch(id)
-                        .make(self.view, task.user(), make)?
+                let target = match whole {
+                    Some(whole) if source == Some(ChunkSource::Assemble) => Target::Buffer(whole),
+                    _ => Target::Cache,
+                };
+                let make = || self.view.chunks().make(task, id, source, target);
+                let batch = self.view.ahead().batch(id);
+                match batch.make(self.view, task.user(), make)? {
+                    Some(bytes) => bytes,
+                    // It was made in the buffer.
+                    None => return Ok(place.raw as usize),
                 }
             }
         };
         if offset >= bytes.len() as u64 {
             return Ok(zeros(buf, place.slot - offset));
         }
-        Ok(copy_from(&bytes, offset as usize, buf))
+        let len = copy_from(&bytes, offset as usize, buf);
+        if !is_filtered && len == bytes.len() {
+            self.view.chunks().was_given(task, id, bytes);
+        }
+        Ok(len)
     }
 }
 

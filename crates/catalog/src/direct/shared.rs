@@ -22,7 +22,7 @@ use crate::options::ReadOptions;
 const MOST_CLOSED: usize = 16;
 
 /// Bytes that stay when no log is open.
-const KEPT: u64 = 64 << 20;
+const KEPT: u64 = 128 << 20;
 
 /// Coarsest tick of a file system's clock. A file that has just changed may change again and keep its time.
 const TICK: Duration = Duration::from_secs(2);

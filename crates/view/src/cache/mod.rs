@@ -7,7 +7,9 @@
 //! Together the limits are the [`Memory`] from which work in progress takes its share. Where a decoder or the assembly
 //! of a chunk needs more than is free, cached values make room, chunks first.
 
+pub(super) mod kept;
 pub(super) mod lru;
+pub(super) mod scratch;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -26,8 +28,10 @@ use h5logfs_common::task::Task;
 use h5logfs_log::RecordTable;
 use h5logfs_log::model::StoredBytes;
 use h5logfs_log::scan::settings::INDEX_MEMORY;
+use kept::KeptChunks;
 pub use lru::Counts;
 use lru::{Cache, OVERHEAD, Weight};
+use scratch::Scratch;
 
 /// Number of one state of one log file. No number is used twice in a process.
 pub type Generation = u64;
@@ -86,16 +90,23 @@ const TOO_LONG: Duration = Duration::from_secs(10);
 /// The most such parts that are remembered.
 const MOST_TOO_LONG: u64 = 256;
 
-/// The most chunks that are remembered because their readers keep them.
+/// The most chunks that are remembered because readers have got them.
 const MOST_GIVEN: u64 = 4096;
 
-impl Weight for Instant {
+/// With less room, no chunk need stay in the cache after its first reader.
+const ROOM: u64 = 8 << 20;
+
+/// The length of a chunk that a reader has got.
+#[derive(Debug, Clone, Copy)]
+struct Given(u64);
+
+impl Weight for Given {
     fn weight(&self) -> u64 {
-        0
+        self.0
     }
 }
 
-impl Weight for () {
+impl Weight for Instant {
     fn weight(&self) -> u64 {
         0
     }
@@ -161,8 +172,8 @@ pub struct Budget {
     ahead: Option<Pool>,
     /// The times when parts took longer than a request may.
     too_long: Cache<Part, Instant>,
-    /// Chunks that went to readers who keep them.
-    given: Cache<(Generation, ChunkId), ()>,
+    /// Chunks that readers have got, as far as the cache could have held them since.
+    given: Cache<(Generation, ChunkId), Given>,
     limits: MemoryLimits,
     stats: Arc<Stats>,
 }
@@ -171,12 +182,26 @@ pub struct Budget {
 struct Caches {
     indexes: Cache<IndexKey, Indexed>,
     bytes: Cache<BytesKey, Bytes>,
+    copies: KeptChunks,
+    scratch: Scratch,
 }
 
 impl Evict for Caches {
-    /// Chunks go first, because they are made faster than indexes.
+    /// Chunks go before indexes, because they are made faster.
     fn evict_one(&self) -> bool {
-        self.bytes.evict_one() || self.indexes.evict_one()
+        self.scratch.drop_one() || self.evict_bytes() || self.indexes.evict_one()
+    }
+}
+
+impl Caches {
+    /// Drops chunks or a decoded record. Returns whether there was something.
+    fn evict_bytes(&self) -> bool {
+        self.copies.evict_one() || self.bytes.evict_one()
+    }
+
+    /// Bytes of chunks and of decoded records.
+    fn bytes_used(&self) -> u64 {
+        self.copies.weight() + self.bytes.weight()
     }
 }
 
@@ -186,6 +211,8 @@ impl Budget {
         let caches = Arc::new(Caches {
             indexes: Cache::new(limits.index_memory),
             bytes: Cache::new(limits.cache_size),
+            copies: KeptChunks::default(),
+            scratch: Scratch::default(),
         });
         let evict: Weak<dyn Evict> = Arc::<Caches>::downgrade(&caches);
         let all = limits.cache_size.saturating_add(limits.index_memory);
@@ -194,7 +221,7 @@ impl Budget {
             caches,
             ahead: Some(Pool::default()),
             too_long: Cache::new(MOST_TOO_LONG * OVERHEAD),
-            given: Cache::new(MOST_GIVEN * OVERHEAD),
+            given: Cache::new(limits.cache_size),
             limits,
             stats: Arc::default(),
         }
@@ -220,6 +247,9 @@ impl Budget {
             .bytes
             .remove_all(|key| is_meant(key.generation()));
         self.caches
+            .copies
+            .remove_all(|(generation, _)| is_meant(*generation));
+        self.caches
             .indexes
             .remove_all(|key| is_meant(key.generation()));
     }
@@ -231,7 +261,7 @@ impl Budget {
 
     /// Drops chunks and decoded records until at most `most` bytes of them are kept. Indexes stay.
     pub fn shrink_chunks_to(&self, most: u64) {
-        while self.caches.bytes.weight() > most && self.caches.bytes.evict_one() {}
+        while self.caches.bytes_used() > most && self.caches.evict_bytes() {}
     }
 
     /// A task that takes its memory from this budget, on behalf of `user` where users share it.
@@ -252,12 +282,16 @@ impl Budget {
 
     /// Bytes that are kept now.
     pub fn used(&self) -> u64 {
-        self.caches.indexes.weight() + self.caches.bytes.weight()
+        self.caches.indexes.weight() + self.caches.bytes_used() + self.caches.scratch.bytes()
     }
 
     /// Hits and misses of the cache of bytes.
     pub fn counts(&self) -> Counts {
-        self.caches.bytes.counts()
+        let counts = self.caches.bytes.counts();
+        Counts {
+            hits: counts.hits + self.caches.copies.hits(),
+            ..counts
+        }
     }
 
     /// Statistics of all who share the budget.
@@ -273,7 +307,7 @@ impl Budget {
             misses: counts.misses,
             made_ahead: counts.ahead,
             cache_size: Share {
-                used: self.caches.bytes.weight(),
+                used: self.caches.bytes_used(),
                 limit: self.limits.cache_size,
             },
             index_memory: Share {
@@ -287,7 +321,9 @@ impl Budget {
     /// Drops everything that is kept. Open views go on working, and fill the budget again.
     pub fn clear(&self) {
         self.caches.bytes.clear();
+        self.caches.copies.remove_all(|_| true);
         self.caches.indexes.clear();
+        while self.caches.scratch.drop_one() {}
     }
 
     /// The cached view of this generation; `None` where it was evicted or dropped.
@@ -413,6 +449,11 @@ impl Budget {
         &self.caches.bytes
     }
 
+    /// Memory for bytes that are read before they move.
+    pub(super) fn scratch(&self) -> &Scratch {
+        &self.caches.scratch
+    }
+
     /// Fails if the part took longer than a request may, a moment ago.
     pub(super) fn check_not_too_long(&self, part: Part) -> Result<(), Fault> {
         match self.too_long.get(&part) {
@@ -428,9 +469,42 @@ impl Budget {
         }
     }
 
-    /// Chunks that went to readers who keep them.
-    pub(super) fn given(&self) -> &Cache<(Generation, ChunkId), ()> {
-        &self.given
+    /// Remembers that a reader gets a chunk of `bytes` bytes. Returns whether no reader has got it before, as far as the cache
+    /// could have held everything that readers got since then.
+    pub(super) fn remember_given(&self, chunk: (Generation, ChunkId), bytes: u64) -> bool {
+        let bytes = bytes.max(self.limits.cache_size / MOST_GIVEN);
+        self.given.insert(chunk, Given(bytes))
+    }
+
+    /// Whether a chunk is remembered by [`Budget::remember_given`].
+    pub(super) fn was_given(&self, chunk: &(Generation, ChunkId)) -> bool {
+        self.given.contains(chunk)
+    }
+
+    /// Copies of chunks that readers got in their own memory.
+    pub(super) fn copies(&self) -> &KeptChunks {
+        &self.caches.copies
+    }
+
+    /// Whether more chunks fit into the cache.
+    pub(super) fn has_room_for_chunks(&self) -> bool {
+        self.caches.bytes_used() + ROOM < self.limits.cache_size
+    }
+
+    /// Drops copies so that `more` bytes fit beside them.
+    pub(super) fn drop_copies_for(&self, more: u64) {
+        let others = self.caches.bytes.weight().saturating_add(more);
+        let most = self.limits.cache_size.saturating_sub(others);
+        self.caches.copies.shrink_to(most);
+    }
+
+    /// Keeps a copy of a chunk that a reader got in its own memory, if there is room. The cache need not drop anything for it,
+    /// because a reader may go on to as many other chunks. Returns whether the copy is kept.
+    pub(super) fn keep_copy(&self, chunk: (Generation, ChunkId), bytes: &[u8]) -> bool {
+        let others = self.caches.bytes.weight();
+        let room = self.limits.cache_size.saturating_sub(others);
+        let task = self.task(None);
+        self.caches.copies.keep(&task, chunk, bytes, room)
     }
 
     /// The threads that make chunks ahead of their readers.

@@ -26,6 +26,9 @@ use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{DatasetRecords, RecordTable};
 use saved::IndexInputs;
 
+/// Bytes of a small block. Smaller ones lie closer together in the log, on average, than it pays to skip.
+pub const SMALL_BLOCK: u64 = 4 << 10;
+
 /// Number of records that are worth several threads. Tests have few.
 const MANY: usize = if cfg!(debug_assertions) { 20 } else { 1 << 15 };
 
@@ -207,6 +210,19 @@ impl DatasetIndex {
     /// Whether several records have the same selection.
     pub fn repeats_selections(&self) -> bool {
         self.records.rows() > self.shared.selections.len()
+    }
+
+    /// Whether blocks are small, and their records lie in no order. A read of some elements then reads most of what a read of their
+    /// neighbours reads, too. `bytes` is the size of the dataset.
+    pub fn is_scattered(&self, bytes: u64) -> bool {
+        let listed = &self.shared.selections;
+        let blocks = listed
+            .iter()
+            .map(|(_, selection)| selection.blocks() as u64);
+        let blocks = blocks.fold(0, u64::saturating_add);
+        // A selection that stands for many records counts once.
+        let each = blocks.div_ceil(listed.len().max(1) as u64).max(1);
+        !self.is_in_order() && bytes / SMALL_BLOCK < (self.len() as u64).saturating_mul(each)
     }
 
     /// Whether there are data below all records.

@@ -12,7 +12,7 @@ mod pool;
 mod streams;
 
 use std::sync::{OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -29,6 +29,20 @@ use h5logfs_log::snapshot::Content;
 const MAX_BYTES: u64 = 16 << 20;
 /// Divisor of `cache_size`. Read-ahead uses at most the quotient.
 const CACHE_PARTS: u64 = 4;
+
+/// The least time that the next chunks take to be made, for threads to be worth their start. They take about as long as the last
+/// one did. In tests chunks are small.
+const WORTH_THREADS: Duration = if cfg!(debug_assertions) {
+    Duration::ZERO
+} else {
+    Duration::from_millis(1)
+};
+/// The least time that a chunk takes, for a waiting thread to be worth its call.
+const WORTH_A_CALL: Duration = if cfg!(debug_assertions) {
+    Duration::ZERO
+} else {
+    Duration::from_micros(100)
+};
 
 /// Longest time to make one chunk. The reader may be gone by then. If not, it makes the chunk itself.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -49,6 +63,10 @@ struct Readings {
     waiting: Vec<u64>,
     /// The most chunks that may wait. Beyond that, the oldest are dropped.
     most: usize,
+    /// The time that the last chunk took to be made by its reader.
+    last_took: Duration,
+    /// The time that boxes smaller than chunks took to be put together.
+    on_boxes: Duration,
 }
 
 impl Readings {
@@ -65,6 +83,8 @@ pub(super) struct Batch {
     dataset: usize,
     /// Numbers of the chunks that come next.
     next: Vec<u64>,
+    /// Chunks that follow each other are made at once.
+    in_rows: bool,
 }
 
 impl Readers {
@@ -113,10 +133,14 @@ impl<'a> Ahead<'a> {
         };
         let other = |number| ChunkId { number, ..id };
         let ahead = ahead.filter(|chunk| !self.view.chunks().has(other(*chunk)));
-        let Some(pool) = self.view.budget.ahead() else {
+        let pool = self.view.budget.ahead();
+        let Some(pool) = pool.filter(|_| !self.is_made_in_rows(id.dataset)) else {
             readings.wait_with(ahead);
             return;
         };
+        if readings.last_took < WORTH_A_CALL {
+            return;
+        }
         drop(readings);
         let job = |chunk| Job {
             view: Weak::clone(&self.view.readers.view),
@@ -128,23 +152,67 @@ impl<'a> Ahead<'a> {
         pool.push(&job(id.number), jobs);
     }
 
-    /// The chunks that are worth making with `id`, which is missing. Empty where threads make them, and on one core.
+    /// The chunks that are worth making with `id`, which is missing. Empty where threads make them, on one core, and where
+    /// they are made faster than a thread starts.
     pub(super) fn batch(self, id: ChunkId) -> Batch {
-        let mut next = Vec::new();
-        if self.view.budget.ahead().is_none()
+        let (mut next, mut each) = (Vec::new(), Duration::ZERO);
+        let in_rows = self.is_made_in_rows(id.dataset);
+        if (in_rows || self.view.budget.ahead().is_none())
             && let Some(mut readings) = self.readings(id.dataset)
         {
             next = std::mem::take(&mut readings.waiting);
+            each = readings.last_took;
         }
-        let is_missing = |number| !self.view.chunks().has(ChunkId { number, ..id });
-        next.retain(|other| *other != id.number && is_missing(*other));
-        if !next.is_empty() && parallel::shares() == 1 {
+        if !in_rows && (next.is_empty() || parallel::shares() == 1) {
             next.clear();
+        }
+        let is_missing = |number| {
+            let other = ChunkId { number, ..id };
+            !self.view.chunks().has(other) && !self.view.chunks().was_given_before(other)
+        };
+        next.retain(|other| *other != id.number && is_missing(*other));
+        let all = each.saturating_mul(u32::try_from(next.len()).unwrap_or(u32::MAX));
+        if all < WORTH_THREADS
+            && let Some(mut readings) = self.readings(id.dataset).filter(|_| !next.is_empty())
+        {
+            readings.wait_with(next.drain(..));
         }
         Batch {
             dataset: id.dataset,
             next,
+            in_rows,
         }
+    }
+
+    /// Whether chunks of dataset `number` that follow each other are best made at once: each of them reads much of what the others
+    /// read.
+    fn is_made_in_rows(self, number: usize) -> bool {
+        let (dataset, place) = self.view.dataset(number);
+        let index = || {
+            self.view
+                .budget
+                .known_index(self.view.generation, number as u32)
+        };
+        let bytes = place.raw.saturating_mul(place.grid.len());
+        dataset.filters.is_empty()
+            && place.grid.is_split_once()
+            && index().is_some_and(|index| index.is_scattered(bytes))
+    }
+
+    /// Notes that a reader has made a chunk of dataset `number` in this time.
+    fn took(self, number: usize, time: Duration) {
+        if let Some(mut readings) = self.readings(number) {
+            readings.last_took = time;
+        }
+    }
+
+    /// Adds to the time that small boxes of dataset `number` took. Returns all of it.
+    pub(super) fn on_boxes(self, number: usize, more: Duration) -> Duration {
+        let Some(mut readings) = self.readings(number) else {
+            return Duration::ZERO;
+        };
+        readings.on_boxes = readings.on_boxes.saturating_add(more);
+        readings.on_boxes
     }
 
     fn readings(self, number: usize) -> Option<MutexGuard<'a, Readings>> {
@@ -168,6 +236,8 @@ impl<'a> Ahead<'a> {
             streams: Streams::new(place.grid.steps(), place.grid.len(), most),
             waiting: Vec::new(),
             most: usize::try_from(most).unwrap_or(usize::MAX),
+            last_took: Duration::ZERO,
+            on_boxes: Duration::ZERO,
         };
         (most > 0).then(|| Box::new(Mutex::new(readings)))
     }
@@ -175,23 +245,40 @@ impl<'a> Ahead<'a> {
 
 impl Batch {
     /// Returns the outcome of `make`. Meanwhile other threads make the next chunks.
-    pub fn make<T: Send>(&self, view: &View, user: Option<u32>, make: impl Fn() -> T + Sync) -> T {
+    pub fn make<T>(&self, view: &View, user: Option<u32>, make: impl FnOnce() -> T) -> T {
+        let make = || {
+            let begun = Instant::now();
+            let made = make();
+            view.ahead().took(self.dataset, begun.elapsed());
+            made
+        };
         if self.next.is_empty() {
             return make();
         }
         let shares = parallel::shares().min(self.next.len() + 1);
-        let mut outcomes = parallel::share(shares, |share| {
-            let made = (share == 0).then(&make);
+        let ahead = |share: usize| {
             // The first share already has the chunk of the reader.
             let first = (share + shares - 1) % shares;
             let task = view.budget.task(user).for_at_most(LONGEST);
-            for chunk in self.next.iter().skip(first).step_by(shares) {
-                view.chunks()
-                    .prefetch(&task, ChunkId::new(self.dataset, *chunk));
+            let id = |number| ChunkId::new(self.dataset, number);
+            if self.in_rows {
+                let all = self.next.len();
+                let own = &self.next[first * all / shares..(first + 1) * all / shares];
+                for row in own.chunk_by(|one, next| one + 1 == *next) {
+                    let count = row.len() as u64;
+                    view.chunks().prefetch_row(&task, id(row[0]), count);
+                }
+                return;
             }
+            for chunk in self.next.iter().skip(first).step_by(shares) {
+                view.chunks().prefetch(&task, id(*chunk));
+            }
+        };
+        parallel::along(shares, ahead, || {
+            let made = make();
+            ahead(0);
             made
-        });
-        outcomes.swap_remove(0).unwrap_or_else(make)
+        })
     }
 }
 
@@ -226,6 +313,8 @@ mod tests {
             streams: Streams::new(vec![1], 100, 4),
             waiting: Vec::new(),
             most: 4,
+            last_took: Duration::ZERO,
+            on_boxes: Duration::ZERO,
         };
         for pass in 0..50 {
             readings.wait_with(2 * pass..2 * pass + 2);

@@ -1,0 +1,271 @@
+//! Chunks that a reader got in its own memory, kept for its next read of them.
+//!
+//! A chunk of this kind is made in the memory of its reader, and copied here. The copies follow each other in large
+//! pieces of memory, because the system gives these several times as fast as memory for one chunk after the other.
+//! The oldest piece goes first, with all its chunks.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::fast::RandomState;
+use parking_lot::RwLock;
+
+use super::Generation;
+use crate::grid::ChunkId;
+use h5logfs_common::buffers::LargePages;
+use h5logfs_common::fault::Shortage;
+use h5logfs_common::memory::Reservation;
+use h5logfs_common::task::Task;
+
+/// Bytes of a piece.
+pub(super) const PIECE: usize = if cfg!(debug_assertions) {
+    1 << 16
+} else {
+    4 << 20
+};
+
+type Key = (Generation, ChunkId);
+
+/// Copies of chunks. Threads share them; a thread waits for others only while they copy a chunk.
+#[derive(Debug, Default)]
+pub(crate) struct KeptChunks {
+    pieces: RwLock<Pieces>,
+    hits: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Pieces {
+    /// The pieces, oldest first. Only the last one has room.
+    list: VecDeque<Piece>,
+    /// Number of the oldest piece, since the first one was made.
+    first: u64,
+    places: HashMap<Key, Place, RandomState>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    bytes: LargePages,
+    used: usize,
+    keys: Vec<Key>,
+    _reservation: Reservation,
+}
+
+/// The place of a chunk.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Number of its piece.
+    piece: u64,
+    start: usize,
+    len: usize,
+}
+
+impl Piece {
+    fn new(task: &Task) -> Result<Self, Shortage> {
+        let reservation = task.reserve(PIECE as u64)?;
+        reservation.release_share();
+        Ok(Piece {
+            bytes: LargePages::zeroed(PIECE)?,
+            used: 0,
+            keys: Vec::new(),
+            _reservation: reservation,
+        })
+    }
+}
+
+impl Pieces {
+    fn bytes_of(&self, key: &Key) -> Option<&[u8]> {
+        let place = self.places.get(key)?;
+        let at = place.piece.checked_sub(self.first)?;
+        let piece = self.list.get(usize::try_from(at).ok()?)?;
+        piece.bytes.get(place.start..place.start + place.len)
+    }
+
+    /// Copies a chunk into the last piece. Returns whether it has room.
+    fn put(&mut self, key: Key, chunk: &[u8]) -> bool {
+        let number = self.first + self.list.len() as u64;
+        let Some(piece) = self.list.back_mut() else {
+            return false;
+        };
+        let place = Place {
+            piece: number - 1,
+            start: piece.used,
+            len: chunk.len(),
+        };
+        let Some(room) = piece.bytes.get_mut(place.start..place.start + place.len) else {
+            return false;
+        };
+        room.copy_from_slice(chunk);
+        piece.used += chunk.len();
+        piece.keys.push(key);
+        self.places.insert(key, place);
+        true
+    }
+
+    /// Takes the oldest piece out, and forgets its chunks.
+    fn take_oldest(&mut self) -> Option<Piece> {
+        let piece = self.list.pop_front()?;
+        for key in &piece.keys {
+            // The chunk may be in a later piece, too.
+            if self
+                .places
+                .get(key)
+                .is_some_and(|place| place.piece == self.first)
+            {
+                self.places.remove(key);
+            }
+        }
+        self.first += 1;
+        Some(piece)
+    }
+}
+
+impl KeptChunks {
+    /// Copies bytes of a chunk, from `offset` on, into `buf`. Returns their number; `None` where the chunk is not kept.
+    pub fn read(&self, key: &Key, offset: usize, buf: &mut [u8]) -> Option<usize> {
+        let pieces = self.pieces.read();
+        let chunk = pieces.bytes_of(key)?.get(offset..)?;
+        let len = chunk.len().min(buf.len());
+        buf[..len].copy_from_slice(&chunk[..len]);
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(len)
+    }
+
+    pub fn contains(&self, key: &Key) -> bool {
+        self.pieces.read().bytes_of(key).is_some()
+    }
+
+    /// Number of reads that found their chunk.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all pieces.
+    pub fn weight(&self) -> u64 {
+        self.pieces.read().list.len() as u64 * PIECE as u64
+    }
+
+    /// Keeps a chunk if that takes at most `most` bytes in all. The memory of a new piece is that of `task`. Returns whether the
+    /// chunk is kept.
+    pub fn keep(&self, task: &Task, key: Key, chunk: &[u8], most: u64) -> bool {
+        if self.put(key, chunk) {
+            return true;
+        }
+        if chunk.len() > PIECE || self.weight() + PIECE as u64 > most {
+            return false;
+        }
+        // To make room for the new piece, the memory may take an old one from here, so no lock is held.
+        let Ok(piece) = Piece::new(task) else {
+            return false;
+        };
+        let mut pieces = self.pieces.write();
+        if pieces.put(key, chunk) {
+            return true;
+        }
+        pieces.list.push_back(piece);
+        pieces.put(key, chunk)
+    }
+
+    fn put(&self, key: Key, chunk: &[u8]) -> bool {
+        let mut pieces = self.pieces.write();
+        pieces.bytes_of(&key).is_some() || pieces.put(key, chunk)
+    }
+
+    /// Drops the oldest piece. Returns whether there was one.
+    pub fn evict_one(&self) -> bool {
+        let oldest = self.pieces.write().take_oldest();
+        oldest.is_some()
+    }
+
+    /// Drops the oldest pieces until they weigh at most `most` bytes.
+    pub fn shrink_to(&self, most: u64) {
+        while self.weight() > most && self.evict_one() {}
+    }
+
+    /// Forgets the chunks whose keys `is_meant` accepts. Their memory goes with their piece, or where no chunk is left.
+    pub fn remove_all(&self, is_meant: impl Fn(&Key) -> bool) {
+        let mut pieces = self.pieces.write();
+        pieces.places.retain(|key, _| !is_meant(key));
+        if pieces.places.is_empty() {
+            let gone = std::mem::take(&mut pieces.list);
+            pieces.first += gone.len() as u64;
+            drop(pieces);
+            drop(gone);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use h5logfs_common::memory::Memory;
+
+    fn key(number: u64) -> Key {
+        (1, ChunkId::new(0, number))
+    }
+
+    fn read(kept: &KeptChunks, number: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; PIECE];
+        let len = kept.read(&key(number), 0, &mut bytes)?;
+        bytes.truncate(len);
+        Some(bytes)
+    }
+
+    #[test]
+    fn chunks_are_kept_as_far_as_memory_goes_and_the_oldest_go_first() {
+        let memory = Memory::new(3 * PIECE as u64, None);
+        let (task, kept) = (Task::new(&memory, Some(1)), KeptChunks::default());
+        let chunk = |number: u64| vec![number as u8; PIECE / 3];
+        for number in 0..9 {
+            let is_kept = kept.keep(&task, key(number), &chunk(number), 2 * PIECE as u64);
+            assert_eq!(is_kept, number < 6);
+        }
+        // A third piece would be too much.
+        let there: Vec<u64> = (0..9)
+            .filter(|number| kept.contains(&key(*number)))
+            .collect();
+        assert_eq!(there, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(
+            (kept.weight(), memory.used()),
+            (2 * PIECE as u64, 2 * PIECE as u64)
+        );
+        assert!((0..6).all(|number| read(&kept, number) == Some(chunk(number))));
+        let mut some = [0; 4];
+        assert_eq!(kept.read(&key(3), PIECE / 3 - 2, &mut some), Some(2));
+        assert_eq!((some, kept.hits()), ([3, 3, 0, 0], 7));
+        assert!(kept.evict_one());
+        assert_eq!(read(&kept, 2), None);
+        assert_eq!(read(&kept, 3), Some(chunk(3)));
+        assert!(kept.keep(&task, key(0), &chunk(0), u64::MAX));
+        assert_eq!(read(&kept, 0), Some(chunk(0)));
+        // There is no room for a chunk that is larger than a piece.
+        assert!(!kept.keep(&task, key(7), &vec![0; PIECE + 1], u64::MAX));
+        assert_eq!(read(&kept, 7), None);
+        kept.remove_all(|key| key.1.number != 0);
+        assert_eq!((read(&kept, 3), read(&kept, 0)), (None, Some(chunk(0))));
+        kept.remove_all(|_| true);
+        assert_eq!((kept.weight(), memory.used()), (0, 0));
+        // Memory that others have is no error.
+        let _others = Task::new(&memory, None).reserve(3 * PIECE as u64).unwrap();
+        assert!(!kept.keep(&task, key(0), &chunk(0), u64::MAX));
+        assert_eq!((kept.weight(), read(&kept, 0)), (0, None));
+    }
+
+    #[test]
+    fn a_chunk_that_was_kept_again_stays_when_its_first_piece_goes() {
+        let (task, kept) = (Task::unlimited(), KeptChunks::default());
+        let keep = |number: u64, len: usize| {
+            assert!(kept.keep(&task, key(number), &vec![7; len], u64::MAX))
+        };
+        keep(0, PIECE);
+        kept.remove_all(|key| key.1.number == 0);
+        keep(1, PIECE);
+        keep(0, PIECE / 2);
+        assert!(kept.evict_one());
+        assert_eq!(
+            (kept.contains(&key(0)), kept.contains(&key(1))),
+            (true, false)
+        );
+        kept.shrink_to(0);
+        assert_eq!(kept.weight(), 0);
+    }
+}
