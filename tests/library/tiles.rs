@@ -12,6 +12,7 @@ use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::tiles::format::header;
 use h5logfs_log::tiles::member::{MemberHeader, Value, Variable};
 use h5logfs_log::tiles::names::{Candidate, Candidates};
 use h5logfs_log::tiles::{Axis, Holders, Span};
@@ -68,7 +69,7 @@ fn told(snapshot: &Snapshot, severity: Severity) -> Vec<String> {
 
 fn header_of(path: &Path) -> MemberHeader {
     let (dir, name) = SourceDir::of_file(path).unwrap();
-    MemberHeader::read(&SourceFile::open(&dir, &name).unwrap()).unwrap()
+    header(&SourceFile::open(&dir, &name).unwrap()).unwrap()
 }
 
 #[test]

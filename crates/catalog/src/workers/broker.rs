@@ -50,7 +50,7 @@ pub struct Broker<'a> {
     /// The owner of the log file.
     owner: u32,
     files: LogFiles<'a>,
-    /// The companion files of the request. A set of netCDF files may have ten thousand.
+    /// The companion files of the request. A log may have ten thousand.
     companions: HashSet<&'a SourcePath>,
 }
 

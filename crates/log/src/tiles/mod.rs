@@ -3,13 +3,14 @@
 //!
 //! * [`names`] parses the names of members, and finds candidates in a listing.
 //! * [`recognition`] tells whether a file is a member, by its header.
-//! * [`member`] is the header of a member, whatever its format, with `classic` and `hdf5`.
+//! * [`member`] is the header of a member, whatever its format. [`format`] reads it, with `classic` and `hdf5`.
 //! * `families` says where the tile of a member lies, by the attributes of each kind of model.
 //! * [`set`] reads the headers of all members, and finds what they make up.
 //! * `table` is the layout.
 
 mod classic;
 mod families;
+pub mod format;
 mod hdf5;
 pub mod member;
 pub mod names;
