@@ -345,6 +345,21 @@ impl Cases {
         }
     }
 
+    /// A netCDF-4 file of the same content, which also programs with HDF5 alone read.
+    fn as_netcdf4(&self, file: &Path) -> PathBuf {
+        let copies = self.dir.path().join("expected");
+        fs::create_dir_all(&copies).unwrap();
+        let copy = copies.join(file.file_name().unwrap());
+        let mut command = Command::new("nccopy");
+        let output = command
+            .args(["-k", "nc4"])
+            .args([file, &copy])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        copy
+    }
+
     /// Files of an earlier build.
     fn add_own(&mut self) {
         let corpus = own_corpus();

@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::Error;
 use h5logfs_log::Tables;
+use h5logfs_log::numbers::NumberType;
 use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
-use h5logfs_log::tiles::member::{MemberHeader, Variable};
+use h5logfs_log::tiles::format::header;
+use h5logfs_log::tiles::member::{MemberHeader, Value, Variable};
 use h5logfs_log::tiles::names::{Candidate, Candidates};
 use h5logfs_log::tiles::{Axis, Holders, Span};
 
-use crate::common::readers::project;
+use crate::common::readers::{Python, project};
 
 fn corpus() -> PathBuf {
     project().join("tests/corpus-tiles")
@@ -70,7 +72,7 @@ fn told(snapshot: &Snapshot, severity: Severity) -> Vec<String> {
 
 fn header_of(path: &Path) -> MemberHeader {
     let (dir, name) = SourceDir::of_file(path).unwrap();
-    MemberHeader::read(&SourceFile::open(&dir, &name).unwrap()).unwrap()
+    header(&SourceFile::open(&dir, &name).unwrap()).unwrap()
 }
 
 #[test]
@@ -420,5 +422,91 @@ fn sets_that_cannot_be_joined_are_refused() {
     for (name, text) in expected {
         let error = scan(name).unwrap_err().to_string();
         assert!(error.contains(text), "{name}: {error}");
+    }
+}
+
+/// Makes a set of two netCDF-4 members. `more` adds to each member `f`. `None` without Python.
+fn set_of_netcdf4(more: &str) -> Option<Result<Snapshot, Error>> {
+    let dir = tempfile::tempdir().unwrap();
+    let code = format!(
+        "import sys, netCDF4, numpy as np
+for n in range(2):
+    f = netCDF4.Dataset(f'{{sys.argv[1]}}/x.nc.000{{n}}', 'w')
+    f.NumFilesInSet = np.int32(2)
+    for name, length in [('t', None), ('x', 3), ('s', 4)]:
+        f.createDimension(name, length)
+    b = f.createVariable('b', '>i2', ('t', 'x'), endian='big')
+    b[:2 + n] = 1
+    f.createVariable('s', 'S1', ('x', 's'))
+    x = f.createVariable('x', 'f4', ('x',))
+    x.domain_decomposition = np.int32([1, 6, 3 * n + 1, 3 * n + 3])
+    {more}
+    f.close()"
+    );
+    Python::new()?.run(&code, &[dir.path()]);
+    let sets = sets(dir.path());
+    Some(scan_set(dir.path(), &sets[0].0, &sets[0].1))
+}
+
+#[test]
+fn netcdf_4_members_keep_byte_orders_texts_and_odd_names() {
+    let more = "b.note = 'é'; b.one = 'a'; b.setncattr_string('many', ['b', 'cc']); f.empty = ''; f.n = np.int16([1, 2])";
+    let Some(snapshot) = set_of_netcdf4(more) else {
+        return;
+    };
+    let snapshot = snapshot.unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let image = work.path().join("image.nc");
+    fs::write(&image, &snapshot.image).unwrap();
+    let header = header_of(&image);
+    let lens = header
+        .dimensions
+        .iter()
+        .map(|d| (d.name.as_slice(), d.len, d.is_unlimited));
+    let expected: [(&[u8], u64, bool); 3] = [(b"t", 3, true), (b"x", 6, false), (b"s", 4, false)];
+    assert_eq!(lens.collect::<Vec<_>>(), expected);
+    let variables = header
+        .variables
+        .iter()
+        .map(|v| (v.name.as_slice(), v.dimensions.as_slice(), v.is_big_endian));
+    let expected: [(&[u8], &[usize], bool); 3] = [
+        (b"b", &[0, 1], true),
+        (b"s", &[1, 2], false),
+        (b"x", &[1], false),
+    ];
+    assert_eq!(variables.collect::<Vec<_>>(), expected);
+    let values = header.variables[0]
+        .attributes
+        .iter()
+        .map(|a| a.value.clone());
+    let texts = Value::Texts(vec![b"b".to_vec(), b"cc".to_vec()]);
+    let note = Value::Texts(vec!["é".into()]);
+    let expected = [note, Value::Text(b"a".to_vec()), texts];
+    assert_eq!(values.collect::<Vec<_>>(), expected);
+    // The writer stores an empty text as a zero byte.
+    assert_eq!(header.attributes[0].value, Value::Text(vec![0]));
+    let numbers = Value::Numbers(NumberType::I16, vec![1, 0, 2, 0]);
+    assert_eq!(header.attributes[1].value, numbers);
+    assert_eq!(header.attributes.len(), 2);
+    let orders = tables(&snapshot).variables.iter().map(|v| v.is_big_endian);
+    assert_eq!(orders.collect::<Vec<_>>(), [true, false, false]);
+}
+
+#[test]
+fn what_netcdf_4_has_beyond_the_classic_types_is_refused_by_name() {
+    let cases = [
+        ("f.createGroup('g')", "x.nc.0000: it has the group g"),
+        (
+            "f.createVariable('names', str, ('x',))",
+            "variable names: its type is not one of netCDF's numbers or char: string",
+        ),
+        ("f.createVLType('i4', 'list')", "it has the type list"),
+    ];
+    for (more, expected) in cases {
+        let Some(refused) = set_of_netcdf4(more) else {
+            return;
+        };
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }

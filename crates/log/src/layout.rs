@@ -60,6 +60,12 @@ pub trait Layout: Debug + Send + Sync {
         None
     }
 
+    /// Whether the records of each row along the first dimension are those of the others, in other places of the log. A picture of
+    /// one row then tells that of all.
+    fn has_equal_rows(&self, _dataset: i64) -> bool {
+        false
+    }
+
     /// Bytes of the record tables in their files.
     fn tables_len(&self, sources: &[SourceFile]) -> u64;
 

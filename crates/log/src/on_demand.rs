@@ -55,6 +55,14 @@ impl OnDemand {
         Ok(Some(file))
     }
 
+    /// The state of the file that is open, or else of the one at its place.
+    pub fn identity(&self) -> io::Result<Identity> {
+        match OPEN.get(&self.number) {
+            Some(open) => Ok(Identity::from(&open.metadata()?)),
+            None => Ok(Identity::from(&self.dir.stat(&self.relative)?)),
+        }
+    }
+
     /// Closes the file until it is read again.
     pub fn close(&self) {
         OPEN.remove(&self.number);

@@ -354,6 +354,14 @@ impl SourceFile {
         self.with_file(File::metadata)
     }
 
+    /// The state of the file now. A file that is opened when it is read need not be open.
+    fn identity_now(&self) -> Result<Identity> {
+        match &self.file {
+            Opened::Held(_) => Ok(Identity::from(&self.metadata()?)),
+            Opened::OnDemand(file) => file.identity().map_err(|e| Error::io(&self.path, e)),
+        }
+    }
+
     /// Whether the file has no name left, as far as this node knows. Asks no file server.
     pub fn is_unlinked(&self) -> bool {
         match &self.file {
@@ -432,7 +440,7 @@ impl SourceFile {
     /// extents of a closed file [stay](SourceFile::with_lasting) in their place, only they count: all other bytes are
     /// compared as they are read.
     pub fn check_unchanged(&self) -> Result<()> {
-        let now = Identity::from(&self.metadata()?);
+        let now = self.identity_now()?;
         let is_unchanged = self.identity.has_bytes_in(now, self.grows);
         let may_last = self.lasting.is_some() && self.identity.is_same_file(now);
         if !is_unchanged && !may_last {

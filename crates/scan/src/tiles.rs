@@ -10,7 +10,7 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::netcdf::header::Type;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scan::{ScanRequest, incomplete};
-use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::Identity;
 use h5logfs_log::tiles::FileKind;
@@ -33,6 +33,8 @@ pub fn scan(request: ScanRequest<'_>, first: &SourcePath) -> Result<Snapshot> {
     shown_flush.map_err(|reason| no_flush(&path, reason))?;
     let files = LogFiles::of_owner(request.dir, request.relative, owner(request, first)?);
     let found = set::read(&files, request.companions.unwrap_or_default())?;
+    let sources = found.sources.into_iter();
+    let sources = sources.map(|(place, identity)| Source::whole(place, identity));
     let mut diagnostics = found.diagnostics;
     let incomplete = request.settings.incomplete_attribute;
     let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
@@ -46,7 +48,7 @@ pub fn scan(request: ScanRequest<'_>, first: &SourcePath) -> Result<Snapshot> {
     let made = made.map_err(|fault| Error::of(path, fault))?;
     diagnostics.extend(made.diagnostics);
     Ok(Snapshot {
-        sources: found.sources,
+        sources: sources.collect(),
         joined: Some(request.relative.to_owned()),
         image: made.image,
         datasets: made.datasets,

@@ -111,6 +111,22 @@ impl CoverageMap {
         self.cells.iter().map(|cell| u128::from(of(cell))).sum()
     }
 
+    /// The picture of a dataset with so many equal rows, of which this is one. `grid`: the cells of the dataset.
+    fn times(mut self, rows: u64, grid: CellGrid) -> Self {
+        let cells = self.cells.iter_mut();
+        let of_cells =
+            cells.flat_map(|cell| [&mut cell.elements, &mut cell.written, &mut cell.logged]);
+        let pieces = self.pieces.iter_mut();
+        let of_pieces = pieces.flat_map(|pieces| [&mut pieces.touched, &mut pieces.all]);
+        let of_records = [&mut self.records, &mut self.blocks, &mut self.stored];
+        let all = of_cells
+            .chain(of_pieces)
+            .chain(of_records)
+            .chain(&mut self.sizes);
+        all.for_each(|number| *number = number.saturating_mul(rows));
+        CoverageMap { grid, ..self }
+    }
+
     /// Whether the written elements of some cells are estimated.
     pub fn is_estimate(&self) -> bool {
         self.cells.iter().any(|cell| cell.is_estimate)

@@ -1,6 +1,7 @@
 //! The record tables of a log and the indexes of its datasets: read once, then kept in memory, and on disk
 //! where they are large.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::cache::Part;
@@ -304,15 +305,25 @@ impl<'a> Indexes<'a> {
 
     /// All records of a logged dataset, including those that later ones hide.
     pub fn records(self, number: usize) -> Result<DatasetRecords> {
-        self.records_for(&self.view.task(None), number)
+        self.records_for(&self.view.task(None), number, None)
     }
 
     /// [`Indexes::records`] as part of `task`.
-    pub(super) fn records_for(self, task: &Task, number: usize) -> Result<DatasetRecords> {
+    /// With `rows`, only those of some rows.
+    pub(super) fn records_for(
+        self,
+        task: &Task,
+        number: usize,
+        rows: Option<Range<u64>>,
+    ) -> Result<DatasetRecords> {
         self.with_tables(task, || {
             let logged = self.logged(number)?;
             let (table, _) = self.table_for(task, None)?;
-            let found = table.records(task, &self.view.sources, &logged, &self.view.selections);
+            let (sources, selections) = (&self.view.sources, &self.view.selections);
+            let found = match rows.clone() {
+                Some(rows) => table.records_of_rows(task, sources, &logged, selections, rows),
+                None => table.records(task, sources, &logged, selections),
+            };
             let found =
                 found.map_err(|fault| self.view.bad_data(number, "all of it".into(), fault))?;
             self.view.check_unchanged(0..self.view.sources.len())?;

@@ -1,13 +1,8 @@
 //! The header of a member, whatever its format: dimensions, attributes and variables of netCDF's data model.
 
 use super::FileKind;
-use super::{classic, hdf5};
-use crate::netcdf;
 use crate::netcdf::header::Type;
 use crate::numbers::NumberType;
-use crate::signature::find_signature;
-use crate::source_file::SourceFile;
-use h5logfs_common::fault::Fault;
 
 /// The header of a member. Names are the bytes of the file, usually UTF-8.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,17 +120,6 @@ pub fn attribute<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a Attr
 }
 
 impl MemberHeader {
-    /// Reads the header. A fault that says "refused" is of a file that can be read, and has what no joined file can have.
-    /// Damage is a header that is cut off or broken.
-    pub fn read(file: &SourceFile) -> Result<Self, Fault> {
-        match Format::of(file)? {
-            Some(Format::Classic) => classic::header(file),
-            Some(Format::Hdf5 { base }) => hdf5::header(file, base),
-            None if file.is_empty() => Err("the file is empty: it has no header".into()),
-            None => Err("it is no netCDF file".into()),
-        }
-    }
-
     /// The coordinate variables, with their dimensions. They have one dimension, and its name.
     pub(super) fn coordinates(&self) -> impl Iterator<Item = (&Dimension, &Variable)> {
         self.variables
@@ -145,27 +129,6 @@ impl MemberHeader {
                 _ => None,
             })
             .filter(|(dimension, variable)| dimension.name == variable.name)
-    }
-}
-
-/// The format of a member, by its first bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    Classic,
-    Hdf5 {
-        /// The place of the superblock.
-        base: u64,
-    },
-}
-
-impl Format {
-    /// `None` for other files.
-    pub fn of(file: &SourceFile) -> Result<Option<Self>, Fault> {
-        if netcdf::has_magic(file)? {
-            return Ok(Some(Format::Classic));
-        }
-        let signature = find_signature(file)?;
-        Ok(signature.map(|base| Format::Hdf5 { base }))
     }
 }
 

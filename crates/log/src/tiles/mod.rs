@@ -4,7 +4,7 @@
 //! * [`names`] parses the names of members, and finds candidates in a listing.
 //! * [`named`] finds the set that a path of a user names.
 //! * [`recognition`] tells whether a file is a member, by its header.
-//! * [`member`] is the header of a member, whatever its format, with `classic` and `hdf5`.
+//! * [`member`] is the header of a member, whatever its format. [`format`] reads it, with `classic` and `hdf5`.
 //! * `families` says where the tile of a member lies, by the attributes of each kind of model.
 //! * [`set`] reads the headers of all members, and finds what they make up.
 //! * `table` is the layout. `parts` makes the records of a member, `chunks` those of netCDF-4 members, and `tiling` finds the
@@ -13,6 +13,7 @@
 mod chunks;
 mod classic;
 mod families;
+pub mod format;
 mod hdf5;
 pub mod member;
 pub mod named;

@@ -4,9 +4,14 @@ use std::ffi::OsStr;
 
 use super::Family;
 use super::families;
+use super::format::{self, Format};
 use super::hdf5;
+<<<<<<< HEAD
 use super::member::{Format, MemberHeader};
 use super::names::{Candidate, MemberName};
+=======
+use super::names::MemberName;
+>>>>>>> members
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
@@ -63,7 +68,7 @@ fn by_header(file: &SourceFile, name: &MemberName<'_>) -> std::result::Result<Re
             return Ok(Recognized::No);
         }
     }
-    match MemberHeader::read(file) {
+    match format::header(file) {
         Ok(header) => Ok(families::recognize(name, &header)),
         Err(Fault::Refused(reason)) if is_marked => Ok(Recognized::Refused(reason)),
         Err(Fault::Refused(_)) => Ok(Recognized::No),

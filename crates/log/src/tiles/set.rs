@@ -13,8 +13,8 @@ use super::member::{Attribute, Dimension, Variable, lossy};
 use super::names::MemberName;
 use super::{Absent, Axis, Family, Member, Tables};
 use crate::log_files::LogFiles;
-use crate::snapshot::Source;
 use crate::source_dir::SourcePath;
+use crate::source_file::Identity;
 use collected::{Collected, MISSING};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
@@ -38,7 +38,7 @@ pub struct Set {
     /// The header of the joined file.
     pub joined: Joined,
     /// The members that can be read, in the order of [`Tables::members`], and behind them those that are there, and cannot.
-    pub sources: Vec<Source>,
+    pub sources: Vec<(SourcePath, Identity)>,
     /// What is wrong or worth knowing.
     pub diagnostics: Vec<Diagnostic>,
     /// Some elements are known to be unreadable.
@@ -281,7 +281,7 @@ fn check_overlap(collected: &Collected, cuts: &[Cut], axes: &Axes) -> Checked<()
         return Ok(());
     };
     let of = |number: usize| {
-        let modified = collected.sources[number].identity.modified.0;
+        let modified = collected.sources[number].1.modified.0;
         (&collected.marked[number].name, modified)
     };
     let ((one, time), (other, of_other)) = (of(one), of(other));
@@ -324,7 +324,7 @@ fn losses(absent: &[Absent], total: Option<u64>) -> Vec<Diagnostic> {
 }
 
 /// The note of an FMS set that has fewer files than its members say (section 8.5).
-fn masked(numbers: &[u32], files: u64, sources: &[Source]) -> Option<Diagnostic> {
+fn masked(numbers: &[u32], files: u64, sources: &[(SourcePath, Identity)]) -> Option<Diagnostic> {
     let there = numbers.len() as u64;
     let mut text = format!("{there} of {files} members are there");
     if there > files {
@@ -337,7 +337,7 @@ fn masked(numbers: &[u32], files: u64, sources: &[Source]) -> Option<Diagnostic>
     }
     let newest = sources
         .iter()
-        .map(|source| source.identity.modified.0)
+        .map(|(_, identity)| identity.modified.0)
         .max();
     let newest = newest
         .and_then(|at| u64::try_from(at).ok())

@@ -61,6 +61,20 @@ impl Layout for Tables {
         has_records.then(|| (IN_STRIP / self.members.len().max(1) as u64).max(1))
     }
 
+    /// Each member has all records.
+    fn has_equal_rows(&self, dataset: i64) -> bool {
+        let axis = self.variable(dataset).map(|of| of.dims.first());
+        let Ok(Some(Axis::Records(number))) = axis else {
+            return false;
+        };
+        let mut records = self
+            .members
+            .iter()
+            .map(|member| member.records[usize::from(*number)]);
+        let first = records.next();
+        records.all(|records| Some(records) == first)
+    }
+
     /// The description of the set has all places.
     fn tables_len(&self, _: &[SourceFile]) -> u64 {
         0

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::member::MemberHeader;
+use super::format::header;
 use super::names::{Candidates, MemberName};
 use super::recognition::{Recognized, recognize};
 use crate::source_dir::SourceDir;
@@ -74,8 +74,8 @@ fn kinds_that_are_not_joined_are_told() {
 
 #[test]
 fn a_header_of_netcdf_4_has_what_netcdf_shows() {
-    let header = MemberHeader::read(&open("nemo_xios_ids", "OUT_1m_grid_T_0003.nc")).unwrap();
-    let names: Vec<_> = header
+    let found = header(&open("nemo_xios_ids", "OUT_1m_grid_T_0003.nc")).unwrap();
+    let names: Vec<_> = found
         .dimensions
         .iter()
         .map(|d| std::str::from_utf8(&d.name).unwrap())
@@ -90,7 +90,7 @@ fn a_header_of_netcdf_4_has_what_netcdf_shows() {
             "time_counter"
         ]
     );
-    let lens: Vec<_> = header
+    let lens: Vec<_> = found
         .dimensions
         .iter()
         .map(|d| (d.len, d.is_unlimited))
@@ -99,7 +99,7 @@ fn a_header_of_netcdf_4_has_what_netcdf_shows() {
         lens,
         [(2, false), (5, false), (5, false), (2, false), (2, true)]
     );
-    let shapes = header.variables.iter().map(|v| v.dimensions.clone());
+    let shapes = found.variables.iter().map(|v| v.dimensions.clone());
     let expected: [&[usize]; 7] = [
         &[2, 1],
         &[2, 1],
@@ -110,7 +110,7 @@ fn a_header_of_netcdf_4_has_what_netcdf_shows() {
         &[4, 2, 1],
     ];
     assert_eq!(shapes.collect::<Vec<_>>(), expected);
-    let thetao = &header.variables[5];
+    let thetao = &found.variables[5];
     let names: Vec<_> = thetao
         .attributes
         .iter()
@@ -126,9 +126,9 @@ fn a_header_of_netcdf_4_has_what_netcdf_shows() {
     ];
     assert_eq!(names, expected);
     assert_eq!(thetao.attributes[2].text(), Some(&b"degC"[..]));
-    assert!(header.is_classic && !thetao.is_big_endian);
-    assert_eq!(header.attributes[7].integers(), Some(vec![3]));
+    assert!(found.is_classic && !thetao.is_big_endian);
+    assert_eq!(found.attributes[7].integers(), Some(vec![3]));
     // Without the attribute of the classic model.
-    let other = MemberHeader::read(&open("roms_ucla_land", "his_land.0.nc")).unwrap();
+    let other = header(&open("roms_ucla_land", "his_land.0.nc")).unwrap();
     assert!(!other.is_classic);
 }

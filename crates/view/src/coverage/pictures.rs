@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::super::{Grid, View};
-use super::{BOX_ELEMENTS, BUDGET, BUDGET_OF_PART, CoverageMap, Limits, Wanted, picture};
+use super::{BOX_ELEMENTS, BUDGET, BUDGET_OF_PART, CellGrid, CoverageMap, Limits, Wanted, picture};
 use crate::index::doubt;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::Result;
@@ -54,7 +54,10 @@ impl<'a> Pictures<'a> {
     /// still has a picture.
     pub fn of(&mut self, number: usize, wanted: &Wanted) -> Result<CoverageMap> {
         let task = self.view.task(None);
-        let found = self.view.indexes().records_for(&task, number)?;
+        if let Some(map) = self.of_one_row(&task, number, wanted)? {
+            return Ok(map);
+        }
+        let found = self.view.indexes().records_for(&task, number, None)?;
         let key = key(
             &self.hashers,
             &found,
@@ -68,19 +71,46 @@ impl<'a> Pictures<'a> {
         if key.is_some() {
             self.keep(&found);
         }
-        let map = self.picture(&task, number, found, wanted)?;
+        let map = self.picture((&task, number), found, self.view.grid(number), wanted)?;
         if let Some(key) = key {
             self.known.insert(key, map.clone());
         }
         Ok(map)
     }
 
-    /// A picture of the records of a dataset.
-    fn picture(
+    /// A picture of a dataset whose rows are equal, made from one of them. `None` where they are not, or where rows of cells would
+    /// lie along them.
+    fn of_one_row(
         &self,
         task: &Task,
         number: usize,
+        wanted: &Wanted,
+    ) -> Result<Option<CoverageMap>> {
+        let (snapshot, whole) = (self.view.snapshot(), self.view.grid(number));
+        let logged = snapshot.datasets[number].logged();
+        let has_equal_rows = logged.is_some_and(|of| snapshot.log.layout().has_equal_rows(of.id));
+        let cells = CellGrid::new(&whole.dims, &whole.chunk, wanted);
+        let axes = [cells.row_axis(), cells.column_axis()];
+        let lie_along = axes.into_iter().flatten().any(|axis| axis.dimension == 0);
+        let rows = whole.dims.first().copied().unwrap_or(0);
+        if !has_equal_rows || lie_along || rows < 2 || whole.chunk.first() != Some(&1) {
+            return Ok(None);
+        }
+        let dims = [&[1], &whole.dims[1..]].concat();
+        let Some(grid) = Grid::new(&dims, &whole.chunk) else {
+            return Ok(None);
+        };
+        let found = self.view.indexes().records_for(task, number, Some(0..1))?;
+        let one = self.picture((task, number), found, &grid, wanted)?;
+        Ok(Some(one.times(rows, cells)))
+    }
+
+    /// A picture of the records of a dataset, or of a part of it with this grid.
+    fn picture(
+        &self,
+        (task, number): (&Task, usize),
         mut found: DatasetRecords,
+        grid: &Grid,
         wanted: &Wanted,
     ) -> Result<CoverageMap> {
         let element = self.view.snapshot.datasets[number].element_size;
@@ -93,14 +123,7 @@ impl<'a> Pictures<'a> {
                 .min(self.view.budget.limits().cache_size)
                 .max(1),
         };
-        let map = picture(
-            task,
-            found,
-            self.view.grid(number),
-            self.origins,
-            wanted,
-            limits,
-        );
+        let map = picture(task, found, grid, self.origins, wanted, limits);
         let mut map = map.map_err(failed)?;
         let table = self.view.indexes().table(task)?;
         let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;

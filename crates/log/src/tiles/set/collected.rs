@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use super::MOST_MEMBERS;
 use crate::log_files::LogFiles;
-use crate::snapshot::Source;
 use crate::source_dir::SourcePath;
-use crate::source_file::SourceFile;
+use crate::source_file::{Identity, SourceFile};
 use crate::tiles::families::{self, Marked, Unfit};
+use crate::tiles::format;
 use crate::tiles::member::{Attribute, Dimension, MemberHeader, Variable, lossy, type_name};
 use crate::tiles::names::MemberName;
 use crate::tiles::{Absent, Family, FileKind, Form};
@@ -37,13 +37,13 @@ pub struct Collected {
     pub marked: Vec<Marked>,
     /// Their forms and sources.
     pub form_of: Vec<u32>,
-    pub sources: Vec<Source>,
+    pub sources: Vec<(SourcePath, Identity)>,
     pub forms: Vec<Form>,
     known: HashMap<Form, u32>,
     /// The others, with their numbers.
     pub absent: Vec<(u32, Absent)>,
     /// The sources of those that are there.
-    pub unreadable: Vec<Source>,
+    pub unreadable: Vec<(SourcePath, Identity)>,
     pub diagnostics: Vec<Diagnostic>,
     /// Elements of a file that ends early cannot be read.
     pub is_cut: bool,
@@ -88,8 +88,8 @@ impl Collected {
                 return Ok(());
             }
         };
-        let source = Source::whole(place.clone(), file.identity());
-        match MemberHeader::read(&file) {
+        let source = (place.clone(), file.identity());
+        match format::header(&file) {
             Ok(header) => {
                 // Later reads of the header would see another state.
                 file.check_unchanged()?;
