@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::path::Path;
 
 use crate::flat::Flat;
 use crate::model::{Logged, Selections};
@@ -19,8 +20,8 @@ pub trait Layout: Debug + Send + Sync {
     /// The name of the layout in the output of `h5logfs inspect`.
     fn name(&self) -> &'static str;
 
-    /// Lines about the log as a whole in the output of `h5logfs inspect`.
-    fn facts(&self) -> Vec<String> {
+    /// Lines about the log with these files in the output of `h5logfs inspect`.
+    fn facts(&self, _files: &[&Path]) -> Vec<String> {
         Vec::new()
     }
 

@@ -112,6 +112,8 @@ impl Report {
             let datasets = numbers.map(|number| DatasetReport::of(view, number, with_records));
             (datasets.collect::<Result<_>>()?, Vec::new())
         };
+        let sources = snapshot.sources.iter();
+        let files: Vec<&Path> = sources.map(|source| &*source.place.path).collect();
         let complaints = texts(&view.indexes().diagnostics()?);
         Ok(Report {
             file: Called::of(file)
@@ -119,7 +121,7 @@ impl Report {
                 .to_string_lossy()
                 .into_owned(),
             layout: snapshot.log.layout().name(),
-            facts: snapshot.log.layout().facts(),
+            facts: snapshot.log.layout().facts(&files),
             sources: snapshot
                 .sources
                 .iter()

@@ -1,6 +1,7 @@
 //! The layout: the records of each variable.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use super::frames::Frames;
 use super::lists::Reader;
@@ -40,7 +41,7 @@ impl Layout for Tables {
     }
 
     /// The groups of processes, and the shapes of the decompositions.
-    fn facts(&self) -> Vec<String> {
+    fn facts(&self, _: &[&Path]) -> Vec<String> {
         let processes: usize = self.groups.iter().map(Vec::len).sum();
         let count = |number: usize, one: &str, many: &str| match number {
             1 => format!("1 {one}"),

@@ -7,11 +7,13 @@
 //! * [`member`] is the header of a member, whatever its format. [`format`] reads it, with `classic` and `hdf5`.
 //! * `families` says where the tile of a member lies, by the attributes of each kind of model.
 //! * [`set`] reads the headers of all members, and finds what they make up.
+//! * `facts` describes a set for users.
 //! * `table` is the layout. `parts` makes the records of a member, `chunks` those of netCDF-4 members, and `tiling` finds the
 //!   shape of chunks that follow the members.
 
 mod chunks;
 mod classic;
+mod facts;
 mod families;
 pub mod format;
 mod hdf5;

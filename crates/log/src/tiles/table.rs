@@ -1,8 +1,10 @@
 //! The layout: the records of each variable.
 
 use std::ops::Range;
+use std::path::Path;
 
 use super::chunks::Hdf5Members;
+use super::facts;
 use super::parts::{Adder, Whole};
 use super::{Axis, FileKind, Holders, Member, Tables, Variable};
 use crate::conversion::Constant;
@@ -31,13 +33,8 @@ impl Layout for Tables {
         "netCDF tiles"
     }
 
-    fn facts(&self) -> Vec<String> {
-        let there = self.members.len();
-        let mut facts = vec![format!("{} of {there} members", self.family.name())];
-        if !self.absent.is_empty() {
-            facts.push(format!("{} members cannot be read", self.absent.len()));
-        }
-        facts
+    fn facts(&self, files: &[&Path]) -> Vec<String> {
+        facts::of(self, files)
     }
 
     fn read_tables(
