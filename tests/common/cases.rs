@@ -334,7 +334,7 @@ impl Cases {
                 "mitgcm" => "MITgcm",
                 _ => "random",
             };
-            let expected = corpus.join(format!("{file}nc"));
+            let expected = self.as_netcdf4(&corpus.join(format!("{file}nc")));
             let judge = json!({ "judge": "scorpio", "expected": expected });
             self.add(
                 (TILES, encoding),

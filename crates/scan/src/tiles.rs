@@ -12,7 +12,7 @@ use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scan::{ScanRequest, incomplete};
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
-use h5logfs_log::source_file::Identity;
+use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::tiles::FileKind;
 use h5logfs_log::tiles::member::{Attribute, Value, Variable};
 use h5logfs_log::tiles::names::MemberName;
@@ -33,6 +33,9 @@ pub fn scan(request: ScanRequest<'_>, first: &SourcePath) -> Result<Snapshot> {
     shown_flush.map_err(|reason| no_flush(&path, reason))?;
     let files = LogFiles::of_owner(request.dir, request.relative, owner(request, first)?);
     let found = set::read(&files, request.companions.unwrap_or_default())?;
+    // The chunks of the first member show how the members are stored.
+    let opened = found.sources.first().map(|(place, _)| files.open(place));
+    let opened: Vec<SourceFile> = opened.transpose()?.into_iter().collect();
     let sources = found.sources.into_iter();
     let sources = sources.map(|(place, identity)| Source::whole(place, identity));
     let mut diagnostics = found.diagnostics;
@@ -41,8 +44,7 @@ pub fn scan(request: ScanRequest<'_>, first: &SourcePath) -> Result<Snapshot> {
     let kind = found.tables.forms.first().map(|form| form.kind);
     let model = model_of(&found.joined, kind, &mut diagnostics);
     let log = Tables::Tiles(found.tables);
-    // The tables alone tell the tiles.
-    let chooser = Chooser::new(request.settings.chunking, log.layout(), &[]);
+    let chooser = Chooser::new(request.settings.chunking, log.layout(), &opened);
     let choice = &request.settings.choice;
     let made = netcdf4::make(&model, &chooser, choice, incomplete.as_deref());
     let made = made.map_err(|fault| Error::of(path, fault))?;

@@ -49,12 +49,7 @@ pub struct Broker<'a> {
     max_snapshot: u64,
     /// The owner of the log file.
     owner: u32,
-<<<<<<< HEAD
-    /// The companion files: a log may have very many.
-=======
-    files: LogFiles<'a>,
     /// The companion files of the request. A log may have ten thousand.
->>>>>>> members
     companions: HashSet<&'a SourcePath>,
     files: LogFiles<'a>,
 }

@@ -6,12 +6,7 @@ use super::Family;
 use super::families;
 use super::format::{self, Format};
 use super::hdf5;
-<<<<<<< HEAD
-use super::member::{Format, MemberHeader};
 use super::names::{Candidate, MemberName};
-=======
-use super::names::MemberName;
->>>>>>> members
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
