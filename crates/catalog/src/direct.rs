@@ -18,6 +18,8 @@ mod program;
 mod shared;
 
 use std::cmp::Ordering;
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -207,6 +209,15 @@ pub fn open_any(path: &Path, options: &ReadOptions) -> Result<OpenLog> {
         options: Box::new(options.clone()),
         held: Some(Held { view, shared }),
     })
+}
+
+/// The sets of files in a directory: the name of the file that each makes up, and the names of its members. Each of these
+/// names leads to the set. Fails where the directory cannot be listed.
+pub fn sets_in(directory: &Path) -> io::Result<Vec<(OsString, Vec<OsString>)>> {
+    let sets = named::sets_in(directory)?.into_iter();
+    Ok(sets
+        .map(|set| (set.joined.clone(), set.names().collect()))
+        .collect())
 }
 
 /// Scans the log at `path` in its present state, without opening its view. `None` where [`open`] returns

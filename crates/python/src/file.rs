@@ -48,6 +48,14 @@ pub fn open(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<OpenFi
     })
 }
 
+/// The sets of netCDF files in a directory: the name of the file that each makes up, and the names of its members.
+#[pyfunction]
+pub fn sets_in(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<(OsString, Vec<OsString>)>> {
+    unlocked(py, || {
+        direct::sets_in(&directory).map_err(|e| of_plain_file(&directory, e))
+    })
+}
+
 /// Whether there is a log at `path`, even one that cannot be presented.
 #[pyfunction]
 pub fn is_log(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<bool> {

@@ -33,6 +33,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<references::Placed>()?;
     module.add_function(wrap_pyfunction!(file::open, module)?)?;
     module.add_function(wrap_pyfunction!(file::is_log, module)?)?;
+    module.add_function(wrap_pyfunction!(file::sets_in, module)?)?;
     module.add_function(wrap_pyfunction!(file::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(references::source_files, module)?)?;
     module.add("LogError", module.py().get_type::<error::LogError>())?;

@@ -79,6 +79,20 @@ pub fn named_by(path: &Path) -> Option<NamedSet> {
     })
 }
 
+/// The sets in a directory that make up a file. Fails where the directory cannot be listed.
+pub fn sets_in(directory: &Path) -> io::Result<Vec<Candidate>> {
+    let mut all = Candidates::default();
+    for entry in fs::read_dir(directory)? {
+        all.add(&entry?.file_name());
+    }
+    let found = all.into_sets().into_values().flatten();
+    let is_joined = |set: &Candidate| {
+        let is_free = directory.join(&set.joined).symlink_metadata().is_err();
+        is_free && judge(directory, set).is_ok_and(|found| found == Recognized::Set)
+    };
+    Ok(found.filter(is_joined).collect())
+}
+
 /// Whether a set may have this joined name.
 pub fn may_be_joined(name: &OsStr) -> bool {
     name.len() > ENDING.len() && name.as_bytes().ends_with(ENDING)

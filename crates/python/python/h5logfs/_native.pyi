@@ -16,6 +16,7 @@ __all__ = [
     "check_options",
     "is_log",
     "open",
+    "sets_in",
     "source_files",
 ]
 
@@ -57,6 +58,7 @@ class Changes:
 
 def open(path: Union[str, bytes, PathLike[str]], options: str) -> OpenFile: ...
 def is_log(path: Union[str, bytes, PathLike[str]], options: str) -> bool: ...
+def sets_in(directory: str) -> list[tuple[str, list[str]]]: ...
 def check_options(options: str) -> None: ...
 
 _Piece = tuple[int, int, int, str]

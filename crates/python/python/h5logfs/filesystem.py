@@ -8,6 +8,7 @@ from typing import Any, Optional
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
 
+from . import _native
 from ._file import LogFile, open
 
 
@@ -41,11 +42,35 @@ class LogFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def info(self, path: Any, **kwargs: Any) -> dict[str, Any]:
         """As of `LocalFileSystem`, with the size of the canonical file in bytes."""
-        return self._sized(self._local.info(self._strip_protocol(path)))
+        path = self._strip_protocol(path)
+        try:
+            return self._sized(self._local.info(path))
+        except FileNotFoundError:
+            # No file has the name of what a set of netCDF files makes up.
+            with open(path, **self._options) as file:
+                return {"name": path, "type": "file", "size": file.size}
 
     def ls(self, path: Any, detail: bool = True, **kwargs: Any) -> list[Any]:
-        found = self._local.ls(self._strip_protocol(path), detail=detail)
-        return [self._sized(info) for info in found] if detail else found
+        path = self._strip_protocol(path)
+        found = self._local.ls(path, detail=True)
+        joined = self._joined(path) if os.path.isdir(path) else {}
+        infos = [{**info, **joined.pop(info["name"])} if info["name"] in joined else self._sized(info) for info in found]
+        infos.extend(info for info in joined.values() if "name" in info)
+        return infos if detail else [info["name"] for info in infos]
+
+    def _joined(self, directory: str) -> dict[str, dict[str, Any]]:
+        """The files that sets of netCDF files make up, by their paths and by those of their members, which lead to them."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, members in _native.sets_in(directory):
+            path = os.path.join(directory, name)
+            try:
+                info = self.info(path)
+            except OSError:
+                continue  # The members are listed as they are.
+            found[path] = info
+            for member in members:
+                found[os.path.join(directory, member)] = {"size": info["size"]}
+        return found
 
     def _sized(self, info: dict[str, Any]) -> dict[str, Any]:
         if info["type"] == "file":
