@@ -69,6 +69,15 @@ impl Place {
             let copied = place.run(&format!("cp -r '{}' run.bp", directory.display()));
             assert!(copied.status.success(), "{}", said(&copied));
         }
+        if sample.contains("ocean.nc") {
+            let members = project().join("tests/corpus-tiles/fms_scatter");
+            let copy = format!(
+                "for dir in . run42; do cp '{}'/* $dir; done",
+                members.display()
+            );
+            let copied = place.run(&copy);
+            assert!(copied.status.success(), "{}", said(&copied));
+        }
         if sample.contains("case.eam.h0.nc") {
             let directory = project().join("tests/corpus-scorpio/eam_h0_gaussian_15x30.nc.bp");
             let copied = place.run(&format!(

@@ -67,7 +67,10 @@ pub fn named_by(path: &Path) -> Option<NamedSet> {
     }
     let refused = match judge(directory, &candidate) {
         Ok(Recognized::Set) => None,
-        Ok(Recognized::Refused(reason)) => Some(reason),
+        Ok(Recognized::Refused(reason)) => {
+            let first = candidate.first();
+            Some(format!("{}: {reason}", first.display()))
+        }
         Err(e) if member.is_none() => Some(e.to_string()),
         Ok(Recognized::No) | Err(_) => return None,
     };
