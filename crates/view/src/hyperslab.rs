@@ -215,11 +215,11 @@ impl Hyperslabs<'_> {
             return file.check_unchanged();
         }
         let is_small = self.is_small(dataset, out.len());
-        if is_small
-            && self.is_better_from_chunks()
-            && self.put_from_chunks(task, wanted, sides, out)
-        {
-            return Ok(());
+        if is_small && self.is_better_from_chunks() {
+            if self.put_from_chunks(task, wanted, sides, out) {
+                return Ok(());
+            }
+            self.view.ahead().forget_boxes(self.number);
         }
         let begun = Instant::now();
         let decoded = |record: &Record<'_>| {
