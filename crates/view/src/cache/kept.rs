@@ -122,12 +122,21 @@ impl Pieces {
 impl KeptChunks {
     /// Copies bytes of a chunk, from `offset` on, into `buf`. Returns their number; `None` where the chunk is not kept.
     pub fn read(&self, key: &Key, offset: usize, buf: &mut [u8]) -> Option<usize> {
+        let read = self.with(key, |chunk| {
+            let chunk = chunk.get(offset..)?;
+            let len = chunk.len().min(buf.len());
+            buf[..len].copy_from_slice(&chunk[..len]);
+            Some(len)
+        });
+        read.flatten()
+    }
+
+    /// Passes a chunk to `take`, and returns what this returns; `None` where the chunk is not kept. Nobody keeps a chunk meanwhile.
+    pub fn with<T>(&self, key: &Key, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let pieces = self.pieces.read();
-        let chunk = pieces.bytes_of(key)?.get(offset..)?;
-        let len = chunk.len().min(buf.len());
-        buf[..len].copy_from_slice(&chunk[..len]);
+        let taken = take(pieces.bytes_of(key)?);
         self.hits.fetch_add(1, Ordering::Relaxed);
-        Some(len)
+        Some(taken)
     }
 
     pub fn contains(&self, key: &Key) -> bool {
