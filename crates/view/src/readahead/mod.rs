@@ -39,7 +39,7 @@ const CACHE_PARTS: u64 = 4;
 const WORTH_THREADS: Duration = if cfg!(debug_assertions) {
     Duration::ZERO
 } else {
-    Duration::from_millis(1)
+    Duration::from_millis(2)
 };
 /// The least time that a chunk takes, for a waiting thread to be worth its call.
 const WORTH_A_CALL: Duration = if cfg!(debug_assertions) {
