@@ -330,7 +330,7 @@ fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
 }
 
 /// Fills a chunk, or a part of it, with the fill value. No bytes stand for zeros.
-fn fill(chunk: &mut [u8], fill: &[u8]) {
+pub(super) fn fill(chunk: &mut [u8], fill: &[u8]) {
     if fill.iter().all(|b| *b == 0) {
         return chunk.fill(0);
     }

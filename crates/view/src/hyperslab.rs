@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::View;
-use super::assemble::copy_run;
+use super::assemble::{copy_run, fill};
+use super::map::Placement;
 use super::pieces::{Pieces, read_elements};
 use super::resolve::{BoxRecords, InPlace, Overlap};
 use crate::grid::ChunkId;
@@ -218,12 +219,16 @@ impl Hyperslabs<'_> {
             read.map_err(|e| failed(e.into()))?;
             return file.check_unchanged();
         }
-        let is_small = self.is_small(dataset, out.len());
-        if is_small
-            && self.is_better_from_chunks()
-            && self.put_from_chunks(task, wanted, sides, out)
-        {
+        let has_copies = self.is_scattered(dataset, index);
+        if has_copies && self.put_from_copies(wanted, sides, out) {
             return Ok(());
+        }
+        let is_small = self.is_small(dataset, out.len());
+        if is_small && self.is_better_from_chunks() {
+            if self.put_from_chunks(task, wanted, sides, out) {
+                return Ok(());
+            }
+            self.view.ahead().forget_boxes(self.number);
         }
         let begun = Instant::now();
         let decoded = |record: &Record<'_>| {
@@ -237,10 +242,88 @@ impl Hyperslabs<'_> {
             .assembly(task, dataset, &decoded)
             .fill_box(&records, out);
         self.view.check_unchanged(sources.map_err(failed)?)?;
+        if has_copies {
+            self.keep_copies(task, dataset, wanted, out);
+        }
         if is_small {
             self.view.ahead().on_boxes(self.number, begun.elapsed());
         }
         Ok(())
+    }
+
+    /// Whether chunks of the dataset are worth to be kept: small blocks lie in no order, so each box reads most of the log.
+    fn is_scattered(&self, dataset: &Dataset, index: &DatasetIndex) -> bool {
+        let grid = self.view.grid(self.number);
+        let bytes = self.view.map.datasets[self.number]
+            .raw
+            .saturating_mul(grid.len());
+        dataset.filters.is_empty() && grid.is_split_once() && index.is_scattered(bytes)
+    }
+
+    /// Puts a box together from copies of chunks. Returns whether all of them are there.
+    fn put_from_copies(&self, wanted: &Bounds, sides: &[u64], out: &mut [u8]) -> bool {
+        let (dataset, place) = self.view.dataset(self.number);
+        let copies = self.view.budget.copies();
+        let key = |number| (self.view.generation, ChunkId::new(self.number, number));
+        let mut overlap = Overlap::new(sides, wanted);
+        let is_there = |number| copies.contains(&key(number));
+        place.grid.touched(wanted).all(is_there)
+            && place.grid.touched(wanted).all(|number| {
+                let copied = copies.with(&key(number), |chunk| {
+                    copy_from_chunk(
+                        chunk,
+                        place,
+                        number,
+                        dataset.element_size,
+                        &mut overlap,
+                        out,
+                    )
+                });
+                copied == Some(true)
+            })
+    }
+
+    /// Keeps copies of the chunks in a box of whole rows.
+    fn keep_copies(&self, task: &Task, dataset: &Dataset, wanted: &Bounds, out: &[u8]) {
+        let place = &self.view.map.datasets[self.number];
+        let (dims, chunk) = (&dataset.dims, &place.grid.chunk);
+        let is_whole =
+            |d: usize| wanted.start[d] == 0 && wanted.end[d] == dims[d] && chunk[d] == dims[d];
+        let rows = wanted.count().next().unwrap_or(0) as usize;
+        if rows == 0 || !(1..dims.len()).all(is_whole) {
+            return;
+        }
+        let row = out.len() / rows;
+        for number in place.grid.touched(wanted) {
+            let own = place.grid.bounds(number);
+            let first = own.start[0].checked_sub(wanted.start[0]);
+            let bytes = first.and_then(|first| {
+                let end = own.end[0] - wanted.start[0];
+                out.get(first as usize * row..end as usize * row)
+            });
+            // The box may have a part of its first and of its last chunk.
+            if let Some(bytes) = bytes {
+                self.keep_chunk(task, dataset, ChunkId::new(self.number, number), bytes);
+            }
+        }
+    }
+
+    /// Keeps a copy of a chunk with these elements. The last chunk of a dataset may go past its edge.
+    fn keep_chunk(&self, task: &Task, dataset: &Dataset, id: ChunkId, bytes: &[u8]) {
+        let (budget, key) = (&self.view.budget, (self.view.generation, id));
+        let raw = self.view.map.datasets[self.number].raw as usize;
+        if bytes.len() == raw {
+            budget.keep_copy(key, bytes);
+            return;
+        }
+        let Ok(whole) = budget.scratch().chunk(task, raw) else {
+            return;
+        };
+        let (mut whole, _reserved) = whole.into_parts();
+        let (elements, padding) = whole.split_at_mut(bytes.len());
+        elements.copy_from_slice(bytes);
+        fill(padding, &dataset.fill);
+        budget.keep_copy(key, &whole);
     }
 
     /// Whether a box of so many bytes is a small part of a chunk, in a dataset whose chunks all fit into the cache as they are.
@@ -268,17 +351,14 @@ impl Hyperslabs<'_> {
             let Ok(chunk) = self.view.chunks().cached(task, id, None) else {
                 return false;
             };
-            let block = Block {
-                start: &place.grid.origin(number),
-                count: &place.grid.chunk,
-                elements_before: 0,
-            };
-            let mut copied = Ok(());
-            overlap.runs(&block, |run| {
-                copied = copy_run(&chunk, out, run, dataset.element_size);
-                copied.is_ok()
-            });
-            copied.is_ok()
+            copy_from_chunk(
+                &chunk,
+                place,
+                number,
+                dataset.element_size,
+                &mut overlap,
+                out,
+            )
         })
     }
 
@@ -299,6 +379,28 @@ impl Hyperslabs<'_> {
         };
         self.view.bad_data(self.number, place, fault)
     }
+}
+
+/// Copies the elements of a chunk that are in a box. Returns whether the bytes are those of a chunk.
+fn copy_from_chunk(
+    chunk: &[u8],
+    place: &Placement,
+    number: u64,
+    element: u64,
+    overlap: &mut Overlap<'_>,
+    out: &mut [u8],
+) -> bool {
+    let block = Block {
+        start: &place.grid.origin(number),
+        count: &place.grid.chunk,
+        elements_before: 0,
+    };
+    let mut copied = Ok(());
+    overlap.runs(&block, |run| {
+        copied = copy_run(chunk, out, run, element);
+        copied.is_ok()
+    });
+    copied.is_ok()
 }
 
 /// The place of a box whose elements all follow each other in the log.

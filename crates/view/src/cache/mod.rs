@@ -246,9 +246,7 @@ impl Budget {
         self.caches
             .bytes
             .remove_all(|key| is_meant(key.generation()));
-        self.caches
-            .copies
-            .remove_all(|(generation, _)| is_meant(*generation));
+        self.caches.copies.remove_all(is_meant);
         self.caches
             .indexes
             .remove_all(|key| is_meant(key.generation()));

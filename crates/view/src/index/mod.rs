@@ -8,6 +8,7 @@ pub mod store;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
@@ -212,15 +213,21 @@ impl DatasetIndex {
         self.records.rows() > self.shared.selections.len()
     }
 
-    /// Whether blocks are small, and their records lie in no order. A read of some elements then reads most of what a read of their
-    /// neighbours reads, too. `bytes` is the size of the dataset.
+    /// Whether blocks are small and lie in no order. A read of some elements then reads most of what a read of their neighbours
+    /// reads, too. Selections that are written again and again count as order: chunks have plans of them. `bytes` is the size of
+    /// the dataset.
     pub fn is_scattered(&self, bytes: u64) -> bool {
         let listed = &self.shared.selections;
+        let is_shared = listed
+            .iter()
+            .any(|(_, selection)| Arc::strong_count(selection) > 1);
+        if is_shared || !listed.is_empty() && self.repeats_selections() {
+            return false;
+        }
         let blocks = listed
             .iter()
             .map(|(_, selection)| selection.blocks() as u64);
         let blocks = blocks.fold(0, u64::saturating_add);
-        // A selection that stands for many records counts once.
         let each = blocks.div_ceil(listed.len().max(1) as u64).max(1);
         !self.is_in_order() && bytes / SMALL_BLOCK < (self.len() as u64).saturating_mul(each)
     }

@@ -27,6 +27,10 @@ use h5logfs_log::snapshot::Content;
 
 /// The most bytes that are made ahead of one reader, unless one chunk is larger.
 const MAX_BYTES: u64 = 16 << 20;
+/// The same where each chunk reads much of what the others read.
+const MAX_IN_ROWS: u64 = 64 << 20;
+/// Number of chunks that are made ahead there at first.
+const FIRST_IN_ROWS: u64 = 8;
 /// Divisor of `cache_size`. Read-ahead uses at most the quotient.
 const CACHE_PARTS: u64 = 4;
 
@@ -35,7 +39,7 @@ const CACHE_PARTS: u64 = 4;
 const WORTH_THREADS: Duration = if cfg!(debug_assertions) {
     Duration::ZERO
 } else {
-    Duration::from_millis(1)
+    Duration::from_millis(2)
 };
 /// The least time that a chunk takes, for a waiting thread to be worth its call.
 const WORTH_A_CALL: Duration = if cfg!(debug_assertions) {
@@ -206,6 +210,13 @@ impl<'a> Ahead<'a> {
         }
     }
 
+    /// Forgets the time that small boxes of dataset `number` took.
+    pub(super) fn forget_boxes(self, number: usize) {
+        if let Some(mut readings) = self.readings(number) {
+            readings.on_boxes = Duration::ZERO;
+        }
+    }
+
     /// Adds to the time that small boxes of dataset `number` took. Returns all of it.
     pub(super) fn on_boxes(self, number: usize, more: Duration) -> Duration {
         let Some(mut readings) = self.readings(number) else {
@@ -231,9 +242,15 @@ impl<'a> Ahead<'a> {
         }
         let chunk = place.raw.max(place.stored).max(1);
         let share = self.view.budget.limits().cache_size / CACHE_PARTS;
-        let most = share.min(MAX_BYTES.max(chunk)) / chunk;
+        let (bytes, first) = if self.is_made_in_rows(number) {
+            (MAX_IN_ROWS, FIRST_IN_ROWS)
+        } else {
+            (MAX_BYTES, 1)
+        };
+        let most = share.min(bytes.max(chunk)) / chunk;
+        let streams = Streams::new(place.grid.steps(), place.grid.len(), most);
         let readings = Readings {
-            streams: Streams::new(place.grid.steps(), place.grid.len(), most),
+            streams: streams.beginning_with(first),
             waiting: Vec::new(),
             most: usize::try_from(most).unwrap_or(usize::MAX),
             last_took: Duration::ZERO,

@@ -31,6 +31,8 @@ pub(super) struct Streams {
     len: u64,
     /// The most chunks that are made ahead of all streams together.
     max_ahead: u64,
+    /// Number of chunks that a new stream begins with.
+    first_window: u64,
     /// The last chunks that were read, the newest at the end.
     recent: Vec<u64>,
     /// The streams. The one that went on last comes first.
@@ -87,9 +89,18 @@ impl Streams {
             steps: steps.rev().filter(|step| *step > 0).collect(),
             len,
             max_ahead,
+            first_window: 1,
             recent: Vec::new(),
             streams: Vec::new(),
             clock: 0,
+        }
+    }
+
+    /// Has a new stream begin with several chunks, because they are made for little more than one.
+    pub fn beginning_with(self, chunks: u64) -> Self {
+        Streams {
+            first_window: chunks.clamp(1, self.max_ahead.max(1)),
+            ..self
         }
     }
 
@@ -153,7 +164,7 @@ impl Streams {
             seen: self.clock,
             run: FIRST_RUN,
             expected_run,
-            window: 1,
+            window: self.first_window,
             ahead: 0,
         };
         self.streams.insert(0, stream);
