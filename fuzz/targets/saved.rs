@@ -7,9 +7,9 @@ use h5logfs_common::memory::Reserved;
 use h5logfs_log::Logged;
 use h5logfs_log::model::Selections;
 use h5logfs_log::snapshot::Dataset;
-use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_view::index::DatasetIndex;
-use h5logfs_view::index::saved::IndexInputs;
+use h5logfs_view::index::saved::{self, IndexInputs};
 use h5logfs_view::index::store::StoreEntry;
 
 use super::Seeds;
@@ -38,8 +38,7 @@ fn sources(test_dir: &TestDir) -> Vec<SourceFile> {
 }
 
 fn identities(sources: &[SourceFile]) -> Vec<u8> {
-    let identities: Vec<Identity> = sources.iter().map(SourceFile::identity).collect();
-    postcard::to_stdvec(&identities).expect("identities as bytes")
+    postcard::to_stdvec(&saved::identities(sources)).expect("identities as bytes")
 }
 
 /// The input is the number of a dataset, its selections, and its index without the identities of the source files. These

@@ -156,29 +156,18 @@ impl SourceFile {
     /// The source for an open file; `path` is its path as a user knows it.
     pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
         let found = file.metadata()?;
+        let opened = Opened::Held(HeldFile::new(file)?);
+        let file = Self::of(opened, path, Identity::from(&found));
         Ok(SourceFile {
-            identity: Identity::from(&found),
             on_disk: bytes_on_disk(&found),
-            file: Opened::Held(HeldFile::new(file)?),
-            path,
-            origin: None,
-            grows: false,
-            id: None,
-            lasting: None,
-            arrangement: Arrangement::Whole,
-            guard: None,
-            read: ReadCounter::default(),
+            ..file
         })
     }
 
-    /// The file at `place` below `dir`, in this state, which is opened when it is read. It has no descriptor of its own. Reads
-    /// fail with [`Error::Changed`] where it is not in this state. Its owner belongs to the state, so the check of the scan
-    /// whether the file belongs to the log holds.
-    pub fn on_demand(dir: &SourceDir, place: &SourcePath, identity: Identity) -> Result<Self> {
-        let dir = dir.of(place).map_err(|e| Error::io(&place.path, e))?;
-        Ok(SourceFile {
-            file: Opened::OnDemand(OnDemand::new(dir.alone(), place.path.clone(), identity)),
-            path: dir.full_path(&place.path),
+    fn of(file: Opened, path: PathBuf, identity: Identity) -> Self {
+        SourceFile {
+            file,
+            path,
             origin: None,
             identity,
             on_disk: identity.size,
@@ -188,7 +177,17 @@ impl SourceFile {
             arrangement: Arrangement::Whole,
             guard: None,
             read: ReadCounter::default(),
-        })
+        }
+    }
+
+    /// The file at `place` below `dir`, in this state, which is opened when it is read. It has no descriptor of its own. Reads
+    /// fail with [`Error::Changed`] where it is not in this state. Its owner belongs to the state, so the check of the scan
+    /// whether the file belongs to the log holds.
+    pub fn on_demand(dir: &SourceDir, place: &SourcePath, identity: Identity) -> Result<Self> {
+        let dir = dir.of(place).map_err(|e| Error::io(&place.path, e))?;
+        let file = OnDemand::new(dir.alone(), place.path.clone(), identity);
+        let path = dir.full_path(&place.path);
+        Ok(Self::of(Opened::OnDemand(file), path, identity))
     }
 
     /// Records that the file was opened at `relative` below `dir`. It may be opened there again.

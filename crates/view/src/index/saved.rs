@@ -82,14 +82,15 @@ impl IndexInputs<'_> {
             Some(Strip { first, .. }) => format!("strip-{:08x}{first:016x}", self.number),
         }
     }
+}
 
-    fn identities(&self) -> (usize, u128) {
-        let mut hash = Xxh3::new();
-        for source in self.sources {
-            source.identity().hash(&mut hash);
-        }
-        (self.sources.len(), hash.digest128())
+/// Number of files, and the hash of their identities.
+pub fn identities(files: &[SourceFile]) -> (usize, u128) {
+    let mut hash = Xxh3::new();
+    for file in files {
+        file.identity().hash(&mut hash);
     }
+    (files.len(), hash.digest128())
 }
 
 impl DatasetIndex {
@@ -107,7 +108,7 @@ impl DatasetIndex {
             put(entry, &name, &spelled(&self.shared.selections));
         }
         let kept = SavedIndex {
-            sources: inputs.identities(),
+            sources: identities(inputs.sources),
             records: Cow::Borrowed(&self.records),
             selections: ids,
             parts: Cow::Borrowed(&self.shared.parts),
@@ -143,7 +144,7 @@ impl DatasetIndex {
     ) -> Option<Self> {
         let reservation = task.reserve(decoded_at_most(&item)).ok()?;
         let saved: SavedIndex<'_> = postcard::from_bytes(&item).ok()?;
-        if saved.sources != inputs.identities() {
+        if saved.sources != identities(inputs.sources) {
             return None;
         }
         drop(item);
