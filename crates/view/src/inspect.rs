@@ -177,6 +177,13 @@ impl<'a> Inspection<'a> {
         Ok(())
     }
 
+    /// Whether the records of each row of a logged dataset are known to be those of the others, in other places of the log.
+    pub fn has_equal_rows(self, number: usize) -> bool {
+        let snapshot = self.view.snapshot();
+        let logged = snapshot.datasets[number].logged();
+        logged.is_some_and(|of| snapshot.log.layout().has_equal_rows(of.id))
+    }
+
     /// Share of a logged dataset's elements that some record wrote or that lie below the records, from 0 to 1. `None`
     /// where they lie in too many chunks or runs to be counted.
     pub fn covered(self, number: usize) -> Result<Option<f64>> {

@@ -17,8 +17,10 @@ use crate::cli::unclosed::Unclosed;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::base::Base;
 use h5logfs_log::model::{Encoding, Record};
+use h5logfs_log::origins::Origins;
 use h5logfs_log::snapshot::{Content, Storage};
 use h5logfs_view::View;
+use h5logfs_view::coverage::Wanted;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -289,6 +291,9 @@ fn filter_name(id: i32) -> String {
 impl LoggedReport {
     /// The report on a dataset, and its faults.
     fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
+        if !with_records && view.inspection().has_equal_rows(number) {
+            return Self::of_equal_rows(view, number);
+        }
         let mut faults = texts(view.indexes().of(number)?.diagnostics());
         let records = view.indexes().records(number)?.records;
         let of_records = records.map(|r| r.fault.map(str::to_owned));
@@ -303,6 +308,25 @@ impl LoggedReport {
             list: with_records.then(|| records.map(RecordReport::of).collect()),
         };
         Ok((report, faults))
+    }
+
+    /// The report on a dataset whose rows are equal. A set of files may have millions of records.
+    fn of_equal_rows(view: &View, number: usize) -> Result<(Self, Vec<String>)> {
+        let wanted = Wanted {
+            rows: 1,
+            columns: 1,
+            axes: None,
+        };
+        let map = view.pictures(&Origins::default()).of(number, &wanted)?;
+        let report = LoggedReport {
+            records: usize::try_from(map.records).unwrap_or(usize::MAX),
+            blocks: usize::try_from(map.blocks).unwrap_or(usize::MAX),
+            bytes: map.stored,
+            base: None,
+            covered: (!map.is_estimate()).then(|| map.covered()),
+            list: None,
+        };
+        Ok((report, texts(&map.faults)))
     }
 
     /// Whether some elements are known to be unwritten.

@@ -86,12 +86,12 @@ impl<'a> Pictures<'a> {
         number: usize,
         wanted: &Wanted,
     ) -> Result<Option<CoverageMap>> {
-        let (snapshot, whole) = (self.view.snapshot(), self.view.grid(number));
-        let logged = snapshot.datasets[number].logged();
-        let has_equal_rows = logged.is_some_and(|of| snapshot.log.layout().has_equal_rows(of.id));
+        let whole = self.view.grid(number);
+        let has_equal_rows = self.view.inspection().has_equal_rows(number);
         let cells = CellGrid::new(&whole.dims, &whole.chunk, wanted);
         let axes = [cells.row_axis(), cells.column_axis()];
-        let lie_along = axes.into_iter().flatten().any(|axis| axis.dimension == 0);
+        let mut axes = axes.into_iter().flatten();
+        let lie_along = axes.any(|axis| axis.dimension == 0 && axis.cells > 1);
         let rows = whole.dims.first().copied().unwrap_or(0);
         if !has_equal_rows || lie_along || rows < 2 || whole.chunk.first() != Some(&1) {
             return Ok(None);
