@@ -129,3 +129,61 @@ fn what_is_faulty_is_refused_by_name() {
     }
     assert_eq!(seen, 7);
 }
+
+/// A copy of a set of the corpus that may be changed.
+fn copy_of(set: &str, to: &Path) {
+    let mut copy = Command::new("cp");
+    copy.args(["-r", "--no-preserve=mode"]);
+    assert!(
+        copy.arg(corpus().join(set))
+            .arg(to)
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+fn h5logfs(arguments: &[&str], paths: &[&Path]) -> (bool, String) {
+    let output = Command::new(PROGRAM)
+        .args(arguments)
+        .args(paths)
+        .output()
+        .unwrap();
+    (output.status.success(), said(&output))
+}
+
+/// A link would lead into another set. What a set lacks is said where a file is made of it.
+#[test]
+fn a_link_is_no_member() {
+    let dir = tempfile::tempdir().unwrap();
+    let (other, own, out) = (
+        dir.path().join("s"),
+        dir.path().join("t"),
+        dir.path().join("o.nc"),
+    );
+    copy_of("fms_scatter", &other);
+    copy_of("fms_scatter", &own);
+    std::fs::remove_file(own.join("ocean.nc.0000")).unwrap();
+    std::os::unix::fs::symlink("../s/ocean.nc.0000", own.join("ocean.nc.0000")).unwrap();
+    let (is_good, told) = h5logfs(&["export"], &[&own.join("ocean.nc"), &out]);
+    assert!(is_good && told.contains("5 of 6 members"), "{told}");
+    let (is_good, told) = h5logfs(&["inspect"], &[&own.join("ocean.nc.0000")]);
+    assert!(!is_good && !told.contains("/s/ocean.nc "), "{told}");
+}
+
+/// Records are those of which some file has bytes.
+#[test]
+fn a_header_cannot_claim_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = dir.path().join("t");
+    copy_of("fms_six_digits", &set);
+    let names = crate::common::names_in(&set);
+    let member = set.join(&names[1]);
+    let mut bytes = std::fs::read(&member).unwrap();
+    bytes[4..8].copy_from_slice(&i32::MAX.to_be_bytes());
+    std::fs::write(&member, bytes).unwrap();
+    let (_, told) = h5logfs(&["inspect"], &[&member]);
+    assert!(told.len() < 20_000, "{} bytes", told.len());
+    let (is_good, told) = h5logfs(&["check"], &[&member]);
+    assert!(!is_good && told.contains("ends at byte"), "{told}");
+}

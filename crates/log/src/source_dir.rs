@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, Stat, StatVfs};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatVfs};
 use serde::{Deserialize, Serialize};
 
 use crate::not_regular::NotRegular;
@@ -234,11 +234,12 @@ impl SourceDir {
         list_open(self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?)
     }
 
-    /// Passes the names in a directory below this directory to `visit`, without `.` and `..`.
-    pub fn visit(&self, relative: &Path, visit: impl FnMut(&OsStr)) -> io::Result<()> {
+    /// Passes the names in a directory below this directory to `visit`, without `.` and `..`, and whether each may be that of a
+    /// regular file: some file systems do not tell.
+    pub fn visit(&self, relative: &Path, mut visit: impl FnMut(&OsStr, bool)) -> io::Result<()> {
         if let Access::Remote(number, opener) = &self.access {
             let names = opener.list(&SourcePath::in_dir(*number, relative))?;
-            names.iter().map(OsString::as_os_str).for_each(visit);
+            names.iter().for_each(|name| visit(name, true));
             return Ok(());
         }
         let directory = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -312,16 +313,20 @@ pub(super) fn open_beneath(
 /// The names in an open directory, without `.` and `..`.
 pub(super) fn list_open(directory: OwnedFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
-    visit_open(directory, |name| names.push(name.to_owned()))?;
+    visit_open(directory, |name, _| names.push(name.to_owned()))?;
     Ok(names)
 }
 
-fn visit_open(directory: OwnedFd, mut visit: impl FnMut(&OsStr)) -> io::Result<()> {
+fn visit_open(directory: OwnedFd, mut visit: impl FnMut(&OsStr, bool)) -> io::Result<()> {
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name != "." && name != ".." {
-            visit(name);
+            let kind = entry.file_type();
+            visit(
+                name,
+                matches!(kind, FileType::RegularFile | FileType::Unknown),
+            );
         }
     }
     Ok(())

@@ -91,7 +91,7 @@ impl Listings {
             return Ok(logs.get(name).cloned().unwrap_or_default());
         }
         let (mut logs, mut memory) = (Vec::new(), 0);
-        let visit = |file: &OsStr| {
+        let visit = |file: &OsStr, _: bool| {
             if named_after(file) == Some(name) {
                 memory += file.len() + OVERHEAD;
                 if memory <= LARGEST {
@@ -192,8 +192,9 @@ impl Listing {
         let mut logs: HashMap<OsString, Vec<OsString>> = HashMap::new();
         let mut memory = 0;
         let (mut candidates, mut of_candidates) = (Candidates::default(), 0);
-        dir.visit(path, |name| {
-            if of_candidates <= LARGEST {
+        dir.visit(path, |name, may_be_regular| {
+            // A link leads elsewhere, and would not be followed.
+            if may_be_regular && of_candidates <= LARGEST {
                 of_candidates += candidates.add(name);
             }
             let Some(log) = named_after(name).filter(|_| memory <= LARGEST) else {

@@ -41,7 +41,7 @@ pub(super) fn header(file: &SourceFile) -> Result<MemberHeader, Fault> {
         dimensions: header.dimensions.iter().map(dimension).collect(),
         attributes: header.attributes.iter().map(attribute).collect(),
         variables: header.variables.iter().map(variable).collect(),
-        reach: Some(reach(&header, records)),
+        reach: Some(reach(&header, records, file.len())),
     })
 }
 
@@ -56,7 +56,8 @@ fn attribute(attribute: &header::Attribute) -> Attribute {
     }
 }
 
-fn reach(header: &Header, records: u64) -> Reach {
+/// `len`: bytes of the file.
+fn reach(header: &Header, records: u64, len: u64) -> Reach {
     let record_size = header.record_size();
     let behind = |records: u64| {
         let end = |variable: &header::Variable| {
@@ -70,7 +71,17 @@ fn reach(header: &Header, records: u64) -> Reach {
         };
         header.variables.iter().filter_map(end).max().unwrap_or(0)
     };
+    let begins = header
+        .variables
+        .iter()
+        .filter(|variable| header.is_record(variable));
+    let begin = begins.map(|variable| variable.begin).min().unwrap_or(0);
+    let begun = len
+        .saturating_sub(begin)
+        .div_ceil(record_size.max(1))
+        .max(1);
     Reach {
+        records: if record_size == 0 { records } else { begun },
         all: behind(records),
         before_last_record: behind(records.saturating_sub(1)),
     }

@@ -78,7 +78,15 @@ fn missing(tables: &Tables) -> Vec<String> {
         .flat_map(|row| columns.iter().map(|column| (*row, *column)));
     let gaps: Vec<_> = all.filter(|place| !there.contains(place)).collect();
     let end = |(at, len): (u64, u64)| format!("[{at}, {})", at.saturating_add(len));
-    let text = |(row, column)| format!("no member has the points {} × {}", end(row), end(column));
+    // In the order in which members are told.
+    let text = |(row, column)| {
+        let (first, second) = if slow < fast {
+            (row, column)
+        } else {
+            (column, row)
+        };
+        format!("no member has the points {} × {}", end(first), end(second))
+    };
     let listed = gaps.iter().copied().take(MOST_LISTED).map(text);
     let more = gaps.len().saturating_sub(MOST_LISTED);
     let more = (more > 0).then(|| format!("nor {more} more boxes"));

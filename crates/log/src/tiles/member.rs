@@ -74,6 +74,8 @@ pub enum Value {
 /// The bytes behind the last elements of a classic file, as its header asks for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
+    /// The records of which the file has bytes. Its header may claim any number.
+    pub records: u64,
     /// The byte behind all elements.
     pub all: u64,
     /// The byte behind all elements but those of the last record.

@@ -36,13 +36,11 @@ pub fn named_by(path: &Path) -> Option<NamedSet> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
         Err(_) => return None,
         Ok(found) => {
-            let real = if found.is_symlink() {
-                path.canonicalize().ok()?
-            } else {
-                path.to_owned()
-            };
-            let name = real.file_name()?.to_owned();
-            (real, Some(name))
+            // A link leads elsewhere, perhaps to a member of another set.
+            if !found.is_file() {
+                return None;
+            }
+            (path.to_owned(), Some(path.file_name()?.to_owned()))
         }
     };
     let joined = match &member {
@@ -50,7 +48,7 @@ pub fn named_by(path: &Path) -> Option<NamedSet> {
         None => real.file_name().filter(|name| may_be_joined(name))?.into(),
     };
     let joined_path = real.with_file_name(&joined);
-    if member.is_some() && (joined_path.symlink_metadata().is_ok() || !real.is_file()) {
+    if member.is_some() && joined_path.symlink_metadata().is_ok() {
         return None;
     }
     let directory = directory_of(&real);
@@ -110,7 +108,10 @@ fn directory_of(path: &Path) -> &Path {
 /// The outer value is `None` where no names make a candidate, the inner one where they are of two families.
 fn candidate_in(directory: &Path, joined: &OsStr) -> Option<Option<Candidate>> {
     let entries = fs::read_dir(directory).ok()?;
-    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let names = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        entry.file_type().ok()?.is_file().then(|| entry.file_name())
+    });
     Candidates::one(joined, names)
 }
 

@@ -153,7 +153,7 @@ fn finish(mut collected: Collected, joined: &OsStr, pattern: &MemberName<'_>) ->
         records: axes
             .records
             .iter()
-            .map(|d| collected.len(number, *d).unwrap_or(0))
+            .map(|d| collected.len(number, *d).unwrap_or(0).min(lens[*d]))
             .collect(),
     });
     let tables_of = tables_of.collect();

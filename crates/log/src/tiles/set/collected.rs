@@ -37,6 +37,8 @@ pub struct Collected {
     pub marked: Vec<Marked>,
     /// Their forms and sources.
     pub form_of: Vec<u32>,
+    /// The most records of which each has bytes.
+    pub held: Vec<u64>,
     pub sources: Vec<(SourcePath, Identity)>,
     pub forms: Vec<Form>,
     known: HashMap<Form, u32>,
@@ -200,6 +202,11 @@ impl Collected {
         }
         self.check_reach(&header, file_name, file);
         self.form_of.push(form);
+        let held = header
+            .reach
+            .as_ref()
+            .map_or(u64::MAX, |reach| reach.records);
+        self.held.push(held);
         self.marked.push(Marked {
             name: file_name.to_owned(),
             number: name.number,

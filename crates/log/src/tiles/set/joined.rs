@@ -13,15 +13,22 @@ use crate::tiles::{self, Family};
 /// The attribute in which FMS puts the name of the file.
 const FILE_NAME: &[u8] = b"filename";
 
-/// The lengths of the dimensions of the whole: the largest of all members where they are not decomposed.
+/// The lengths of the dimensions of the whole: the largest of all members where they are not decomposed. Records of which no file
+/// has a byte do not count, because a header may claim any number.
 pub fn lengths(collected: &Collected, cuts: &[Cut]) -> Vec<u64> {
     let all = 0..collected.dimensions.len();
     all.map(|number| {
         let cut = cuts.iter().find(|cut| cut.dimension == number);
         let members = 0..collected.marked.len();
-        let longest = members
-            .filter_map(|member| collected.len(member, number))
-            .max();
+        let is_unlimited = collected.dimensions[number].is_unlimited;
+        let len = |member: usize| {
+            let len = collected.len(member, number)?;
+            Some(match is_unlimited {
+                true => len.min(collected.held[member]),
+                false => len,
+            })
+        };
+        let longest = members.filter_map(len).max();
         cut.map_or(longest.unwrap_or(0), |cut| cut.whole)
     })
     .collect()
