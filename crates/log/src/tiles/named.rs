@@ -36,11 +36,17 @@ pub fn named_by(path: &Path) -> Option<NamedSet> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
         Err(_) => return None,
         Ok(found) => {
-            // A link leads elsewhere, perhaps to a member of another set.
-            if !found.is_file() {
+            // A link with the name of a member may lead to a member of another set.
+            let real = match found.is_symlink() {
+                true if MemberName::parse(path.file_name()?).is_some() => return None,
+                true => path.canonicalize().ok()?,
+                false => path.to_owned(),
+            };
+            if !real.is_file() {
                 return None;
             }
-            (path.to_owned(), Some(path.file_name()?.to_owned()))
+            let name = real.file_name()?.to_owned();
+            (real, Some(name))
         }
     };
     let joined = match &member {
