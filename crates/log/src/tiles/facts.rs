@@ -31,9 +31,10 @@ fn line(member: &Member, file: &Path) -> String {
     let name = file.file_name().unwrap_or_default();
     let spans: Vec<String> = member.spans.iter().map(interval).collect();
     let records: Vec<String> = member.records.iter().map(u64::to_string).collect();
-    let records = match records.is_empty() {
-        true => String::new(),
-        false => format!(", {} records", records.join(" and ")),
+    let records = if records.is_empty() {
+        String::new()
+    } else {
+        format!(", {} records", records.join(" and "))
     };
     let name = name.to_string_lossy();
     format!("{name}: points {}{records}", spans.join(" × "))

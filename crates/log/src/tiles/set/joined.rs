@@ -23,10 +23,12 @@ pub fn lengths(collected: &Collected, cuts: &[Cut]) -> Vec<u64> {
         let is_unlimited = collected.dimensions[number].is_unlimited;
         let len = |member: usize| {
             let len = collected.len(member, number)?;
-            Some(match is_unlimited {
-                true => len.min(collected.held[member]),
-                false => len,
-            })
+            let most = if is_unlimited {
+                collected.held[member]
+            } else {
+                u64::MAX
+            };
+            Some(len.min(most))
         };
         let longest = members.filter_map(len).max();
         cut.map_or(longest.unwrap_or(0), |cut| cut.whole)
