@@ -4,7 +4,7 @@
 //! * [`names`] parses the names of members, and finds candidates in a listing.
 //! * [`named`] finds the set that a path of a user names.
 //! * [`recognition`] tells whether a file is a member, by its header.
-//! * [`member`] is the header of a member, whatever its format. [`format`] reads it, with `classic` and `hdf5`.
+//! * [`member`] is the header of a member, whatever its format. [`mod@format`] reads it, with `classic` and `hdf5`.
 //! * `families` says where the tile of a member lies, by the attributes of each kind of model.
 //! * [`set`] reads the headers of all members, and finds what they make up.
 //! * `facts` describes a set for users.
