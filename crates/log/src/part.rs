@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::boxes::rows::{Place, each_row};
 use crate::model::{Record, StoredBytes};
+use crate::stored::bytes_of;
 use h5logfs_common::buffers::zeroed;
 use h5logfs_common::fault::Fault;
 use h5logfs_hdf5_format::filters::{self, Filter};
@@ -46,14 +47,7 @@ impl Part {
                 .all(|(end, side)| end.is_some_and(|end| end <= *side))
     }
 
-    /// Number of elements of the array.
-    fn elements(&self) -> Option<u64> {
-        self.sides
-            .iter()
-            .try_fold(1u64, |all, side| all.checked_mul(*side))
-    }
-
-    /// Number of elements of the array before the one at `index`. Both have less than [`Part::elements`].
+    /// Number of elements of the array before the one at `index`, which lies in it.
     fn before(&self, index: impl Iterator<Item = u64>) -> u64 {
         self.sides
             .iter()
@@ -68,10 +62,7 @@ impl Part {
         let element = (len as u64)
             .checked_div(own)
             .filter(|size| size * own == len as u64);
-        let array = self
-            .elements()
-            .zip(element)
-            .and_then(|(all, size)| all.checked_mul(size));
+        let array = element.and_then(|size| bytes_of(&self.sides, size));
         let (Some(element), Some(array), true) = (element, array, self.has(record.count)) else {
             return Err("a part beyond its array".into());
         };

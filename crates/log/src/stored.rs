@@ -91,6 +91,17 @@ impl Stored {
 }
 
 impl Chunks {
+    /// No chunk of a scalar.
+    #[cfg(test)]
+    pub(crate) fn none(task: &Task) -> Self {
+        Chunks {
+            sides: Vec::new(),
+            raw: 0,
+            found: Vec::new(),
+            reservation: task.reservation(),
+        }
+    }
+
     fn of(
         objects: &Objects<impl HeaderBytes>,
         dataset: &DatasetInfo,
@@ -145,6 +156,17 @@ impl Chunks {
     pub fn number(&self, position: &[u64], dims: &[u64]) -> u64 {
         let along = position.iter().zip(dims).zip(&self.sides);
         along.fold(0, |n, ((at, all), side)| n * all.div_ceil(*side) + at)
+    }
+
+    /// The coordinates of the first element of a chunk in the grid.
+    pub fn origin(&self, number: u64, dims: &[u64]) -> Vec<u64> {
+        let (mut left, mut origin) = (number, vec![0; dims.len()]);
+        for d in (0..dims.len()).rev() {
+            let along = dims[d].div_ceil(self.sides[d]).max(1);
+            origin[d] = left % along * self.sides[d];
+            left /= along;
+        }
+        origin
     }
 
     /// The chunk with a number; `None` if it was not written.

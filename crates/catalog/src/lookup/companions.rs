@@ -124,15 +124,19 @@ impl ForeignFiles {
 /// The companion files of a log that come and go, and the foreign files with such names. The contents are not examined.
 pub fn companions(files: &LogFiles<'_>, listings: &Listings) -> Result<(Companions, ForeignFiles)> {
     let named = named(files.dir(), files.log(), listings)?;
+    Ok(owned(files, named, None))
+}
+
+/// Tells the files of the log from those of other users. `set`: the set whose members they are.
+pub(super) fn owned(
+    files: &LogFiles<'_>,
+    named: Vec<SourcePath>,
+    set: Option<Arc<Set>>,
+) -> (Companions, ForeignFiles) {
     let mut foreign = ForeignFiles::default();
     let is_own = |place: &&SourcePath| !foreign.add_if_foreign(files, place);
     let own = named.iter().filter(is_own).cloned().collect();
-    let companions = Companions {
-        named,
-        own,
-        set: None,
-    };
-    Ok((companions, foreign))
+    (Companions { named, own, set }, foreign)
 }
 
 /// The files whose names make them companions of the file at `relative`, sorted. They lie in its directory or in the

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use listings::Listings;
 
-use companions::{Companions, ForeignFiles, companions};
+use companions::{Companions, ForeignFiles, companions, owned};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::memory::Reserved;
@@ -139,18 +139,10 @@ impl Main {
 /// The look at a set. Members of other users count as foreign files.
 fn look_at_set(set: &Arc<Set>, files: &LogFiles<'_>) -> Look {
     let parent = files.log().parent().unwrap_or(Path::new(""));
-    let named = set.places(parent);
-    let mut foreign = ForeignFiles::default();
-    let is_own = |place: &&SourcePath| !foreign.add_if_foreign(files, place);
-    let own = named.iter().filter(is_own).cloned().collect();
-    let companions = Companions {
-        named,
-        own,
-        set: Some(Arc::clone(set)),
-    };
+    let found = owned(files, set.places(parent), Some(Arc::clone(set)));
     Look {
         may_be_log: true,
-        ..Look::with_companions((companions, foreign))
+        ..Look::with_companions(found)
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 use crate::source_file::SourceFile;
+use crate::stored::bytes_of;
 use crate::tiling::{MOST_BYTES, SMALLEST_TILE, Tilings};
 
 /// Size of a chunk in bytes. A chunk is not larger, unless a single element is.
@@ -180,12 +181,6 @@ fn divisor(side: u64, unit: u64) -> Option<u64> {
     let below = (least..=most).rev();
     let above = most + 1..=LARGEST_TILE / unit;
     below.chain(above).find(|n| side.is_multiple_of(*n))
-}
-
-fn bytes_of(sides: &[u64], element: u64) -> Option<u64> {
-    sides
-        .iter()
-        .try_fold(element, |n, side| n.checked_mul(*side))
 }
 
 /// A chunk shape of about 1 MiB with the longest runs along the last dimension. Along an unlimited first dimension of

@@ -11,7 +11,7 @@ use crate::numbers::{NumberConversion, NumberFormat};
 use crate::part::Part;
 use crate::signature::find_signature;
 use crate::source_file::SourceFile;
-use crate::stored::{FoundChunk, Stored};
+use crate::stored::{FoundChunk, Stored, bytes_of};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::lru::Lru;
 use h5logfs_common::task::Task;
@@ -170,17 +170,15 @@ impl Adder<'_> {
         let looked = self
             .hdf5
             .look(self.task, file, (whole.number, member), place);
-        let looked = looked.and_then(|looked| {
+        let added = looked.and_then(|looked| {
             looked.check(whole, part)?;
-            Ok(looked)
+            self.dataset(whole, part, member, &looked)
         });
-        match looked {
-            Ok(looked) => self.dataset(whole, part, member, &looked),
+        match added {
+            Ok(()) => Ok(()),
             Err(fault) => {
                 let reason = fault.into_damage()?;
-                let nothing = Constant::new(&[0; 8][..whole.of.kind.size()]);
-                let nothing = nothing.ok_or("elements of no bytes")?;
-                self.constant(nothing, part, member)?;
+                self.constant(whole.zero()?, part, member)?;
                 let name = name_of(file);
                 self.found.records.spoil_last(format!("{name}: {reason}"))
             }
@@ -257,26 +255,18 @@ impl Adder<'_> {
             self.constant(fill.ok_or("a fill value of another size")?, part, member)?;
         }
         // Chunks are in row-major order, so those of some rows are neighbours.
-        let rows = &part.own[0];
-        let in_row = all.unwrap_or(0) / looked.dims[0].div_ceil(chunks.sides[0]).max(1);
-        let first = rows.first / chunks.sides[0] * in_row;
-        let end = (rows.first + rows.len()).div_ceil(chunks.sides[0]) * in_row;
+        let along = part.own.first().zip(chunks.sides.first());
+        let along = along.zip(looked.dims.first());
+        let ((rows, side), len) = along.ok_or("chunks of a scalar")?;
+        let in_row = all.unwrap_or(0) / len.div_ceil(*side).max(1);
+        let first = rows.first / side * in_row;
+        let end = (rows.first + rows.len()).div_ceil(*side) * in_row;
         let begin = chunks.found.partition_point(|chunk| chunk.number < first);
         let of_rows = chunks.found[begin..]
             .iter()
             .take_while(|chunk| chunk.number < end);
         for chunk in of_rows {
-            let grid = chunks.sides.iter().zip(&looked.dims).rev();
-            let mut left = chunk.number;
-            let mut origin: Vec<u64> = grid
-                .map(|(side, all)| {
-                    let along = all.div_ceil(*side).max(1);
-                    let at = left % along * side;
-                    left /= along;
-                    at
-                })
-                .collect();
-            origin.reverse();
+            let origin = chunks.origin(chunk.number, &looked.dims);
             if let Some(cut) = Cut::of(&part.own, &origin, &chunks.sides) {
                 self.chunk((cut, chunk), member, (looked, conversion))?;
             }
@@ -307,10 +297,7 @@ impl Adder<'_> {
         let (order, place) = (order_of(member), (&*cut.start, &*cut.count));
         if part.filters.is_empty() {
             let element = u64::from(looked.dataset.datatype.size);
-            let raw = part
-                .sides
-                .iter()
-                .try_fold(element, |all, side| all.checked_mul(*side));
+            let raw = bytes_of(&part.sides, element);
             // A chunk may have more room than elements.
             stored.len = raw
                 .filter(|raw| *raw <= chunk.size)
@@ -367,5 +354,71 @@ impl Cut {
             cut.part.start.push(first - origin);
         }
         Some(cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::DatasetRecords;
+    use crate::numbers::NumberType;
+    use crate::stored::Chunks;
+    use crate::tiles::{Holders, Variable};
+    use h5logfs_hdf5_format::{Bits, Datatype};
+
+    /// HDF5 writes no such dataset, but a file may claim one.
+    #[test]
+    fn a_scalar_in_chunks_is_an_error() {
+        let task = Task::unlimited();
+        let looked = Looked {
+            base: 0,
+            dataset: DatasetInfo {
+                datatype: Datatype {
+                    size: 4,
+                    class: Class::Integer {
+                        signed: true,
+                        big_endian: true,
+                        bits: Bits {
+                            offset: 0,
+                            precision: 32,
+                        },
+                    },
+                },
+                space: Dataspace::Simple {
+                    dims: Vec::new(),
+                    max_dims: Vec::new(),
+                },
+                layout: Layout::Other(String::new()),
+                fill: None,
+                filters: Vec::new(),
+            },
+            dims: Vec::new(),
+            stored: Stored::Chunks(Chunks::none(&task)),
+            compact: None,
+        };
+        let of = Variable {
+            name: "t".into(),
+            kind: NumberType::I32,
+            is_big_endian: true,
+            dims: Vec::new(),
+            holders: Holders::First,
+        };
+        let whole = Whole {
+            of: &of,
+            number: 0,
+            dims: &[],
+            rows: 0..1,
+        };
+        let mut found = DatasetRecords::none(&task, 0).unwrap();
+        let mut adder = Adder {
+            task: &task,
+            sources: &[],
+            hdf5: &Hdf5Members::default(),
+            found: &mut found,
+        };
+        let part = MemberPart { own: Vec::new() };
+        let added = adder.dataset(&whole, &part, 0, &looked);
+        let fault = added.unwrap_err().to_string();
+        assert!(fault.contains("chunks of a scalar"), "{fault}");
     }
 }

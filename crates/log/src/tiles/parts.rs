@@ -4,11 +4,13 @@ use std::ops::Range;
 
 use super::chunks::Hdf5Members;
 use super::{Axis, Member, Variable};
+use crate::conversion::Constant;
 use crate::layout::DatasetRecords;
 use crate::model::{Encoding, StoredBytes};
 use crate::numbers::NumberConversion;
 use crate::part::Part;
 use crate::source_file::SourceFile;
+use crate::stored::bytes_of;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
@@ -69,6 +71,12 @@ impl Whole<'_> {
             (start[0], count[0]) = (rows.start, rows.end.saturating_sub(rows.start));
         }
         (start, count)
+    }
+
+    /// An element for places that cannot be read.
+    pub fn zero(&self) -> Result<Constant, Fault> {
+        let zero = Constant::new(&[0; 8][..self.of.kind.size()]);
+        Ok(zero.ok_or("elements of no bytes")?)
     }
 
     /// The part of a member. `None` where it has nothing in these rows.
@@ -187,9 +195,8 @@ impl Adder<'_> {
             return self.array(whole, &piece);
         }
         let element = whole.of.kind.size() as u64;
-        let bytes = own[layers..]
-            .iter()
-            .try_fold(element, |all, own| all.checked_mul(own.all));
+        let sides: Vec<u64> = own[layers..].iter().map(|own| own.all).collect();
+        let bytes = bytes_of(&sides, element);
         let bytes = bytes.ok_or("an array of too many bytes")?;
         for cut in 0..cuts {
             let mut layer = own.to_vec();
@@ -225,10 +232,7 @@ impl Adder<'_> {
             start: piece.own.iter().map(|own| own.first).collect(),
             filters: Vec::new(),
         };
-        let len = part
-            .sides
-            .iter()
-            .try_fold(element, |all, side| all.checked_mul(*side));
+        let len = bytes_of(&part.sides, element);
         let stored = StoredBytes {
             source: u16::try_from(piece.member)?,
             offset: piece.offset,

@@ -7,7 +7,6 @@ use super::chunks::Hdf5Members;
 use super::facts;
 use super::parts::{Adder, Whole};
 use super::{Axis, FileKind, Holders, Member, Tables, Variable};
-use crate::conversion::Constant;
 use crate::layout::{DatasetRecords, Layout, RecordTable};
 use crate::model::{Logged, Selections};
 use crate::source_file::SourceFile;
@@ -215,8 +214,7 @@ impl Table {
         if absent.is_empty() || !whole.of.dims.iter().any(is_cut) {
             return Ok(());
         }
-        let nothing = Constant::new(&[0; 8][..whole.of.kind.size()]);
-        let nothing = nothing.ok_or("elements of no bytes")?;
+        let nothing = whole.zero()?;
         let mut spoil = |start: &[u64], count: &[u64], reason: String| {
             if count.contains(&0) {
                 return Ok(());

@@ -217,6 +217,9 @@ impl DatasetIndex {
     /// reads, too. Selections that are written again and again count as order: chunks have plans of them. `bytes` is the size of
     /// the dataset.
     pub fn is_scattered(&self, bytes: u64) -> bool {
+        if self.is_in_order() {
+            return false;
+        }
         let listed = &self.shared.selections;
         let is_shared = listed
             .iter()
@@ -229,7 +232,7 @@ impl DatasetIndex {
             .map(|(_, selection)| selection.blocks() as u64);
         let blocks = blocks.fold(0, u64::saturating_add);
         let each = blocks.div_ceil(listed.len().max(1) as u64).max(1);
-        !self.is_in_order() && bytes / SMALL_BLOCK < (self.len() as u64).saturating_mul(each)
+        bytes / SMALL_BLOCK < (self.len() as u64).saturating_mul(each)
     }
 
     /// Whether there are data below all records.
