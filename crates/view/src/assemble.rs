@@ -115,17 +115,6 @@ impl Assembly<'_> {
         }
     }
 
-    /// [`Assembly::raw_chunk`] in memory of the caller. The memory has the length of the elements, and may have any
-    /// content.
-    pub fn raw_chunk_in(
-        &self,
-        resolver: &ChunkResolver<'_>,
-        chunk: &mut [u8],
-    ) -> Result<BTreeSet<usize>, Fault> {
-        let indexes = [resolver.index];
-        self.fill_box(&resolver.records(&indexes), chunk)
-    }
-
     /// Makes a box of elements in memory of any content, by a plan where there is one. Returns the source files that
     /// the elements were read from.
     pub fn fill_box(

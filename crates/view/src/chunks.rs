@@ -15,6 +15,8 @@ use h5logfs_common::buffers::{LargePages, make_room};
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::{Fault, Shortage};
 use h5logfs_common::memory::Reserved;
+use h5logfs_common::parallel;
+use h5logfs_common::sync::Mutex;
 use h5logfs_common::task::Task;
 use h5logfs_hdf5_format::filters;
 use h5logfs_log::boxes::Bounds;
@@ -29,8 +31,8 @@ pub(super) enum Target<'a> {
     Ahead,
     /// The memory of a reader, which has the length of the chunk. A copy is kept if there is room, and the reader does not
     /// keep the chunk itself. A chunk goes to the cache all the same if it was given to a reader before, or if another
-    /// thread makes it.
-    Buffer(&'a mut [u8]),
+    /// thread makes it. So many threads put it together.
+    Buffer(&'a mut [u8], usize),
 }
 
 /// The chunks of all datasets of a view.
@@ -218,8 +220,9 @@ impl<'a> Chunks<'a> {
         };
         match target {
             Target::Ahead => bytes.make_ahead(&key, stored).map(|()| None),
-            Target::Buffer(buf) if self.is_given_first(id) => {
-                let make = || self.making(task, id, || self.make_raw_in(task, id, &resolver, buf));
+            Target::Buffer(buf, shares) if self.is_given_first(id) => {
+                let raw = || self.make_raw_in(task, id, &resolver, *shares, buf);
+                let make = || self.making(task, id, raw);
                 match bytes.make_aside(&key, make) {
                     Some(made) => {
                         made?;
@@ -232,7 +235,7 @@ impl<'a> Chunks<'a> {
                     None => bytes.get_or_make(task, &key, stored).map(Some),
                 }
             }
-            Target::Buffer(_) | Target::Cache => bytes.get_or_make(task, &key, stored).map(Some),
+            Target::Buffer(..) | Target::Cache => bytes.get_or_make(task, &key, stored).map(Some),
         }
     }
 
@@ -327,22 +330,44 @@ impl<'a> Chunks<'a> {
         Ok(bytes)
     }
 
-    /// Assembles a chunk without filters, in memory of its length.
+    /// Assembles a chunk without filters, in memory of its length. Each of `shares` threads makes a band of it.
     fn make_raw_in(
         self,
         task: &Task,
         id: ChunkId,
         resolver: &ChunkResolver<'_>,
+        shares: usize,
         buf: &mut [u8],
     ) -> Result<()> {
         let bad_chunk = |fault: Fault| self.view.bad_chunk(id, fault);
         self.check_cache_size("a chunk", buf.len() as u64)
             .map_err(bad_chunk)?;
-        let decoded =
-            |record: &Record<'_>| self.decoded(task, id.dataset, record, &resolver.bounds);
-        let assembly = self.assembly(task, resolver.dataset, &decoded);
-        let sources = assembly.raw_chunk_in(resolver, buf).map_err(bad_chunk)?;
-        self.view.check_unchanged(sources)
+        let element = resolver.dataset.element_size as usize;
+        let mut rest = buf;
+        let mut bands = Vec::new();
+        for band in resolver.place.grid.bands(id.number, shares as u64) {
+            let bytes = band.sides.iter().product::<u64>() as usize * element;
+            let own = rest.split_off_mut(..bytes).unwrap_or_default();
+            bands.push(Mutex::new((band, own)));
+        }
+        let made = parallel::share(bands.len(), |number| {
+            let (band, own) = &mut *bands[number].lock();
+            let task = task.clone();
+            let _running = self.view.running(&task);
+            let decoded =
+                |record: &Record<'_>| self.decoded(&task, id.dataset, record, &band.bounds);
+            let assembly = self.assembly(&task, resolver.dataset, &decoded);
+            let records = BoxRecords {
+                indexes: &[resolver.index],
+                bounds: &band.bounds,
+                sides: &band.sides,
+            };
+            assembly.fill_box(&records, own)
+        });
+        for sources in made {
+            self.view.check_unchanged(sources.map_err(bad_chunk)?)?;
+        }
+        Ok(())
     }
 
     /// The elements of a chunk of a logged dataset, before its filters. Elements past the dataset's edge have the fill

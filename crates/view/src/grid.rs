@@ -41,6 +41,15 @@ pub struct Grid {
     len: u64,
 }
 
+/// A part of a chunk whose elements follow each other in the chunk's memory.
+#[derive(Debug, Clone)]
+pub struct Band {
+    /// The elements that belong to the dataset.
+    pub bounds: Bounds,
+    /// Sides in memory.
+    pub sides: Vec<u64>,
+}
+
 impl Grid {
     /// The grid of a dataset of shape `dims` in chunks of shape `chunk`. `None` where the ranks differ, a side of
     /// the chunk is zero, or chunks or elements cannot be counted in 64 bits.
@@ -118,6 +127,33 @@ impl Grid {
     fn number(&self, position: &[u64]) -> u64 {
         let sides = position.iter().zip(&self.across);
         sides.fold(0, |number, (p, across)| number * across + p)
+    }
+
+    /// A chunk in at most `count` bands, which follow each other in its memory. The last one has the elements past the dataset's
+    /// edge.
+    pub fn bands(&self, number: u64, count: u64) -> Vec<Band> {
+        let whole = Band {
+            bounds: self.bounds(number),
+            sides: self.chunk.clone(),
+        };
+        let Some(along) = self.chunk.iter().position(|side| *side > 1) else {
+            return vec![whole];
+        };
+        let (start, end) = (whole.bounds.start[along], whole.bounds.end[along]);
+        let count = count.clamp(1, (end - start).max(1));
+        let each = (end - start) / count;
+        let band = |number: u64| {
+            let mut band = whole.clone();
+            band.bounds.start[along] += each * number;
+            if number + 1 < count {
+                band.bounds.end[along] = band.bounds.start[along] + each;
+                band.sides[along] = each;
+            } else {
+                band.sides[along] -= each * number;
+            }
+            band
+        };
+        (0..count).map(band).collect()
     }
 
     /// Numbers of the chunks that have elements of a box, which has some and lies within the dataset.
@@ -285,6 +321,36 @@ mod tests {
         let empty = Grid::new(&[0, 4], &[1, 4]).unwrap();
         assert!(empty.is_empty());
         assert_eq!(empty.position(0), [0, 0]);
+    }
+
+    #[test]
+    fn bands_follow_each_other_in_a_chunk() {
+        let grids = [
+            Grid::new(&[5, 7], &[2, 3]).unwrap(),
+            Grid::new(&[5, 7], &[1, 5]).unwrap(),
+            Grid::new(&[2], &[9]).unwrap(),
+            Grid::new(&[3, 4], &[1, 1]).unwrap(),
+            Grid::new(&[], &[]).unwrap(),
+        ];
+        for (grid, count) in grids.iter().flat_map(|grid| (1..5).map(move |n| (grid, n))) {
+            for number in 0..grid.len() {
+                let chunk = grid.bounds(number);
+                let elements = |bounds: &Bounds| bounds.count().product::<u64>();
+                let (mut in_memory, mut of_dataset) = (0, 0);
+                for band in grid.bands(number, count) {
+                    // The place of its first element in the chunk.
+                    let from_start = band.bounds.start.iter().zip(&chunk.start);
+                    let place = from_start
+                        .zip(&grid.chunk)
+                        .fold(0, |n, ((at, start), side)| n * side + at - start);
+                    assert_eq!(place, in_memory);
+                    assert!(chunk.contains(&band.bounds));
+                    in_memory += band.sides.iter().product::<u64>();
+                    of_dataset += elements(&band.bounds);
+                }
+                assert_eq!((in_memory, of_dataset), (grid.elements(), elements(&chunk)));
+            }
+        }
     }
 
     #[test]

@@ -202,12 +202,13 @@ impl<'a> Regions<'a> {
             Some(bytes) => bytes,
             None => {
                 let whole = buf.get_mut(..place.raw as usize).filter(|_| offset == 0);
+                let whole = whole.filter(|_| source == Some(ChunkSource::Assemble));
+                let batch = self.view.ahead().batch(id, whole.is_some());
                 let target = match whole {
-                    Some(whole) if source == Some(ChunkSource::Assemble) => Target::Buffer(whole),
-                    _ => Target::Cache,
+                    Some(whole) => Target::Buffer(whole, batch.shares()),
+                    None => Target::Cache,
                 };
                 let make = || self.view.chunks().make(task, id, source, target);
-                let batch = self.view.ahead().batch(id);
                 match batch.make(self.view, task.user(), make)? {
                     Some(bytes) => bytes,
                     // It was made in the buffer.

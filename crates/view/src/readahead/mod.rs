@@ -6,18 +6,21 @@
 //! will meet them.
 //!
 //! A budget may have no threads. The next chunks then wait until the reader needs one that is missing. The read makes
-//! that chunk and the waiting ones ([`Batch`]) in threads of its own, which end with the read.
+//! that chunk and the waiting ones ([`Batch`]) in threads of its own, which end with the read. Or these threads make bands of one
+//! chunk.
 
 mod pool;
 mod streams;
 
-use std::sync::{OnceLock, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::View;
 use super::grid::ChunkId;
+use super::index::DatasetIndex;
 pub(super) use pool::Pool;
 use streams::Streams;
 
@@ -48,6 +51,13 @@ const WORTH_A_CALL: Duration = if cfg!(debug_assertions) {
     Duration::from_micros(100)
 };
 
+/// The least processor time of a chunk, for several threads to put it together. A thread takes about 50 µs to start and end.
+const WORTH_BANDS: Duration = if cfg!(debug_assertions) {
+    Duration::ZERO
+} else {
+    Duration::from_micros(300)
+};
+
 /// Longest time to make one chunk. The reader may be gone by then. If not, it makes the chunk itself.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -56,6 +66,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(super) struct Readers {
     /// The streams by number of the dataset, each made at its first read. `None` where nothing can be made ahead.
     datasets: Vec<OnceLock<Option<Box<Mutex<Readings>>>>>,
+    /// The processor time in nanoseconds of the last chunk that a reader made.
+    last_took: AtomicU64,
     view: Weak<View>,
 }
 
@@ -67,7 +79,7 @@ struct Readings {
     waiting: Vec<u64>,
     /// The most chunks that may wait. Beyond that, the oldest are dropped.
     most: usize,
-    /// The time that the last chunk took to be made by its reader.
+    /// The processor time of the last chunk that its reader made.
     last_took: Duration,
     /// The time that boxes smaller than chunks took to be put together.
     on_boxes: Duration,
@@ -89,12 +101,15 @@ pub(super) struct Batch {
     next: Vec<u64>,
     /// Chunks that follow each other are made at once.
     in_rows: bool,
+    /// Number of threads that put the reader's chunk together.
+    shares: usize,
 }
 
 impl Readers {
     pub fn new(datasets: usize, view: Weak<View>) -> Self {
         Readers {
             datasets: (0..datasets).map(|_| OnceLock::new()).collect(),
+            last_took: AtomicU64::new(0),
             view,
         }
     }
@@ -156,20 +171,39 @@ impl<'a> Ahead<'a> {
         pool.push(&job(id.number), jobs);
     }
 
-    /// The chunks that are worth making with `id`, which is missing. Empty where threads make them, on one core, and where
-    /// they are made faster than a thread starts.
-    pub(super) fn batch(self, id: ChunkId) -> Batch {
-        let (mut next, mut each) = (Vec::new(), Duration::ZERO);
+    /// The chunks that are worth making with `id`, which is missing. Empty where threads make them, on one core, where they are made
+    /// faster than a thread starts, and where several threads put the reader's chunk together. `in_buffer`: it is made in the
+    /// reader's memory.
+    pub(super) fn batch(self, id: ChunkId, in_buffer: bool) -> Batch {
         let in_rows = self.is_made_in_rows(id.dataset);
-        if (in_rows || self.view.budget.ahead().is_none())
-            && let Some(mut readings) = self.readings(id.dataset)
-        {
-            next = std::mem::take(&mut readings.waiting);
-            each = readings.last_took;
+        let mut batch = Batch {
+            dataset: id.dataset,
+            next: Vec::new(),
+            in_rows,
+            shares: 1,
+        };
+        if !in_rows && self.budget_has_threads() {
+            return batch;
         }
-        if !in_rows && (next.is_empty() || parallel::shares() == 1) {
-            next.clear();
+        let shares = parallel::shares();
+        if in_buffer && !in_rows && self.is_made_in_bands(id.dataset) {
+            batch.shares = shares;
+            return batch;
         }
+        if in_rows || shares > 1 {
+            batch.next = self.next(id);
+        }
+        batch
+    }
+
+    /// The chunks that wait for `id` to be read, if they take long enough.
+    fn next(self, id: ChunkId) -> Vec<u64> {
+        let Some(mut readings) = self.readings(id.dataset) else {
+            return Vec::new();
+        };
+        let mut next = std::mem::take(&mut readings.waiting);
+        let each = readings.last_took;
+        drop(readings);
         let is_missing = |number| {
             let other = ChunkId { number, ..id };
             !self.view.chunks().has(other) && !self.view.chunks().was_given_before(other)
@@ -181,33 +215,54 @@ impl<'a> Ahead<'a> {
         {
             readings.wait_with(next.drain(..));
         }
-        Batch {
-            dataset: id.dataset,
-            next,
-            in_rows,
-        }
+        next
+    }
+
+    fn budget_has_threads(self) -> bool {
+        self.view.budget.ahead().is_some()
+    }
+
+    /// Whether several threads put a chunk of dataset `number` together: its blocks are scattered, and take long enough. A chunk
+    /// that is made in its reader's memory is not copied, as one is that is made ahead.
+    fn is_made_in_bands(self, number: usize) -> bool {
+        let index = self.known_index(number);
+        index.is_some_and(|index| index.has_selections()) && self.last_took(number) >= WORTH_BANDS
+    }
+
+    fn known_index(self, number: usize) -> Option<Arc<DatasetIndex>> {
+        self.view
+            .budget
+            .known_index(self.view.generation, number as u32)
     }
 
     /// Whether chunks of dataset `number` that follow each other are best made at once: each of them reads much of what the others
     /// read.
     fn is_made_in_rows(self, number: usize) -> bool {
         let (dataset, place) = self.view.dataset(number);
-        let index = || {
-            self.view
-                .budget
-                .known_index(self.view.generation, number as u32)
-        };
         let bytes = place.raw.saturating_mul(place.grid.len());
         dataset.filters.is_empty()
             && place.grid.is_split_once()
-            && index().is_some_and(|index| index.is_scattered(bytes))
+            && self
+                .known_index(number)
+                .is_some_and(|index| index.is_scattered(bytes))
     }
 
-    /// Notes that a reader has made a chunk of dataset `number` in this time.
+    /// Notes that a reader has made a chunk of dataset `number` in this processor time.
     fn took(self, number: usize, time: Duration) {
         if let Some(mut readings) = self.readings(number) {
             readings.last_took = time;
         }
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.view.readers.last_took.store(time, Ordering::Relaxed);
+    }
+
+    /// The processor time of the last chunk of dataset `number` that a reader made. Before the first one, that of another dataset:
+    /// variables of a model are often written alike.
+    fn last_took(self, number: usize) -> Duration {
+        let own = self.readings(number).map(|readings| readings.last_took);
+        own.filter(|time| !time.is_zero()).unwrap_or_else(|| {
+            Duration::from_nanos(self.view.readers.last_took.load(Ordering::Relaxed))
+        })
     }
 
     /// Forgets the time that small boxes of dataset `number` took.
@@ -261,12 +316,18 @@ impl<'a> Ahead<'a> {
 }
 
 impl Batch {
+    /// Number of threads that put the reader's chunk together.
+    pub fn shares(&self) -> usize {
+        self.shares
+    }
+
     /// Returns the outcome of `make`. Meanwhile other threads make the next chunks.
     pub fn make<T>(&self, view: &View, user: Option<u32>, make: impl FnOnce() -> T) -> T {
         let make = || {
             let begun = Instant::now();
             let made = make();
-            view.ahead().took(self.dataset, begun.elapsed());
+            let processor_time = begun.elapsed().saturating_mul(self.shares as u32);
+            view.ahead().took(self.dataset, processor_time);
             made
         };
         if self.next.is_empty() {
