@@ -2,9 +2,11 @@
 
 use std::ffi::{CStr, OsStr, c_int, c_uint, c_void};
 use std::fs;
+use std::hint::black_box;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
+use std::sync::Once;
 
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
 use h5logfs_catalog::lookup::overwrite::{Originals, check_target};
@@ -40,6 +42,19 @@ impl<'a> Request<'a> {
     fn has(&self, flag: c_uint) -> bool {
         self.flags & flag != 0
     }
+}
+
+static BUFFERS_STAY: Once = Once::new();
+
+/// Bytes of the largest block that the allocator then gives from memory that was used before. The chunk cache of a dataset has 8 MiB in
+/// HDF5 2, and twice this number may stay in the allocator.
+const STAY: usize = 16 << 20;
+
+/// Lets the allocator keep the buffers that libhdf5 frees. At first glibc maps each block of 128 KiB or more by itself, and unmaps it
+/// when it is freed: the system then clears the memory of each chunk, which takes as long as its read. The limit grows to the
+/// largest block freed so far (`M_MMAP_THRESHOLD` in mallopt(3)). This block is never touched, so it takes no memory.
+fn let_buffers_stay() {
+    drop(black_box(Vec::<u8>::with_capacity(STAY)));
 }
 
 /// The path in a name of HDF5.
@@ -134,6 +149,7 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Canonical
             // Before libhdf5 truncates a file, it opens it for writing to see whether it is already open. So this succeeds,
             // and every use of the file is refused.
             let is_refused = request.has(access::WRITE);
+            BUFFERS_STAY.call_once(let_buffers_stay);
             let log = CanonicalFile::new(request.path().into(), open, is_refused);
             if request.has(access::EXCLUSIVE) {
                 // The text of the default driver, in which h5py looks for the number.
