@@ -1,4 +1,4 @@
-//! The programs of docs/user-guide.md. A test compares them line by line.
+//! The programs of docs/writing.md. A test compares them line by line.
 
 use h5logfs_writer::Dataset;
 use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};

@@ -350,7 +350,7 @@ fn all_options_of_the_driver_are_described() {
     assert_eq!(documented.collect::<BTreeSet<_>>(), names);
 }
 
-/// The manual page of the connector, the table in docs/user-guide.md, and the options in its code.
+/// The manual page of the connector, the table in docs/writing.md, and the options in its code.
 #[test]
 fn all_options_of_the_connector_are_described() {
     let names: BTreeSet<String> = OPTIONS.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -362,7 +362,7 @@ fn all_options_of_the_connector_are_described() {
     let under = ["under_vol", "under_info"].map(String::from);
     let described: BTreeSet<_> = described.filter(|name| !under.contains(name)).collect();
     assert_eq!(described, names);
-    let text = fs::read_to_string(project().join("docs/user-guide.md")).unwrap();
+    let text = fs::read_to_string(project().join("docs/writing.md")).unwrap();
     for (name, variable) in OPTIONS {
         let row = format!("| `{name}=");
         let row = text.lines().find(|line| line.starts_with(&row));
