@@ -23,9 +23,11 @@ use h5logfs_log::scan::Choice;
 
 /// Make an ordinary, small HDF5 file from a log: only the written data, in compressed chunks
 #[derive(Debug, Clone, Args)]
-#[command(mut_arg("out", |out| out.help(
-    "The file to write, which appears when it is complete; or -, for standard output, which gets it when it is complete"
-)))]
+#[command(
+    override_usage = "h5logfs compact [OPTIONS] FILE OUT\n       h5logfs compact [OPTIONS] FILE -o OUT",
+    mut_arg("options", |options| options.short(None)),
+    mut_arg("out", |out| out.help("The file to write, or - for standard output. It gets the file when that is complete"))
+)]
 pub struct CompactArgs {
     #[command(flatten)]
     pub paths: FromTo,

@@ -19,6 +19,11 @@ const KEPT: u64 = 32 << 20;
 
 /// Write a log file's canonical HDF5 form to a file, sparse where nothing was logged
 #[derive(Debug, Clone, Args)]
+// Here -o names the output file.
+#[command(
+    override_usage = "h5logfs export [OPTIONS] FILE OUT\n       h5logfs export [OPTIONS] FILE -o OUT",
+    mut_arg("options", |options| options.short(None))
+)]
 pub struct ExportArgs {
     #[command(flatten)]
     pub paths: FromTo,

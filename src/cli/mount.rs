@@ -15,6 +15,7 @@ use clap::Args;
 
 use crate::cli::config::{self, no_source};
 use crate::cli::output::fail_with_last;
+use crate::cli::shared;
 use crate::fs::{self, MountId};
 
 use background::Started;
@@ -90,18 +91,32 @@ struct Request {
     options: Vec<OsString>,
 }
 
+/// The usages of the mount's own options, or of those that other commands take, too.
+fn usages(of_others: bool) -> String {
+    let chosen = options::all().filter(|option| shared::has(option.name) == of_others);
+    let usages: Vec<String> = chosen.map(|option| option.usage()).collect();
+    usages.join(", ")
+}
+
 fn options_help() -> String {
-    let usages: Vec<String> = options::all().map(|option| option.usage()).collect();
-    format!("Mount options, separated by commas: {}", usages.join(", "))
+    format!(
+        "Mount options, separated by commas: {}; and those of `h5logfs help options`",
+        usages(false)
+    )
 }
 
 fn options_long_help() -> String {
-    let lines = options::all().map(|option| {
+    let own = options::all().filter(|option| !shared::has(option.name));
+    let lines = own.map(|option| {
         let (usage, help, default) = (option.usage(), option.help, option.default);
         format!("  {usage}: {help} [{default}]\n")
     });
     let head = "Mount options, separated by commas. Those of mount(8) are accepted, too.";
-    format!("{head}\n\n{}", lines.collect::<String>())
+    let others = usages(true);
+    format!(
+        "{head}\n\n{}\nDescribed by `h5logfs help options`: {others}",
+        lines.collect::<String>()
+    )
 }
 
 pub fn run(args: MountArgs) -> anyhow::Result<()> {

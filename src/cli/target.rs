@@ -40,10 +40,14 @@ pub struct FromTo {
     pub file: PathBuf,
 
     /// The file to write, which appears when it is complete; or -, for standard output
-    #[arg(value_name = "OUT")]
-    pub out: PathBuf,
+    #[arg(value_name = "OUT", required_unless_present = "output")]
+    out: Option<PathBuf>,
 
-    /// Replace OUT if it exists; but never a file of a log that is still needed
+    /// The same as OUT
+    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
+    output: Option<PathBuf>,
+
+    /// Replace OUT if it exists, unless it is a file of a log that is still needed
     #[arg(long)]
     pub force: bool,
 }
@@ -54,9 +58,16 @@ impl FromTo {
         Target::new(&self.request(settings), self.originals(settings)?)
     }
 
+    /// The file to write, or `-`.
+    pub fn out(&self) -> &Path {
+        let out = self.output.as_deref().or(self.out.as_deref());
+        // The command line requires one of them.
+        out.unwrap_or(Path::new(STDOUT))
+    }
+
     /// Whether the user has chosen standard output.
     pub fn is_stdout(&self) -> bool {
-        self.out == Path::new(STDOUT)
+        self.out() == Path::new(STDOUT)
     }
 
     /// The destination, which must be a file.
@@ -74,7 +85,7 @@ impl FromTo {
 
     fn request<'a>(&'a self, settings: &'a Settings) -> TargetRequest<'a> {
         TargetRequest {
-            out: &self.out,
+            out: self.out(),
             force: self.force,
             settings,
             form: "HDF5",

@@ -234,7 +234,7 @@ fn nothing_is_written_to_a_mount_or_over_what_one_shows() {
             assert_refused(dir.path(), &mut command, "where nothing can be written");
         }
         let mut command = make(command, &[&mounted.join("file.nc"), &at("file.nc")]);
-        command.args([REPLACE, "-o", "netcdf=hdf5"]);
+        command.args([REPLACE, "--option", "netcdf=hdf5"]);
         assert_refused(dir.path(), &mut command, IS_READ);
     }
 }

@@ -50,7 +50,7 @@ const MOST_RANKS: usize = 64;
 /// Make a page about logs for a browser: the written parts of each dataset, by flush and rank
 #[derive(Debug, Clone, Args)]
 // Here -o names the output file.
-#[command(mut_arg("options", |options| options.short(None).long("option")))]
+#[command(mut_arg("options", |options| options.short(None)))]
 pub struct ReportArgs {
     /// The log files; or directories, for the logs in them
     #[arg(value_name = "DIR|FILE", required = true)]
