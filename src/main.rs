@@ -19,7 +19,7 @@ use h5logfs::cli::{
 };
 use h5logfs_log::scan::LAYOUT_OPTIONS;
 
-/// Shows log-layout files as canonical HDF5, without conversion.
+/// Shows parallel log files as ordinary HDF5 files, without converting them.
 #[derive(Debug, Parser)]
 #[command(
     version,

@@ -58,7 +58,7 @@ pub fn run(args: CheckArgs) -> Result<()> {
         views == 0,
         "{views} of {files} files are views, and were not checked"
     );
-    ensure!(others < files, "there is no log among these files");
+    ensure!(others < files, "none of these files is a log");
     Ok(())
 }
 
@@ -136,7 +136,7 @@ impl Report {
             0 if self.unflushed.is_some() => {
                 writeln!(
                     out,
-                    "{file}: good up to its last flush, and not wholly flushed"
+                    "{file}: good up to its last flush; later data are not flushed"
                 )
             }
             0 => writeln!(out, "{file}: good"),
@@ -199,7 +199,7 @@ fn check_dataset(view: &View, number: usize, called: &Called) -> Vec<String> {
     });
     if faults.len() == MOST_FAULTS {
         faults.push(format!(
-            "{}: not looked at further, after {MOST_FAULTS} faults",
+            "{}: checked no further after {MOST_FAULTS} faults",
             about()
         ));
     }

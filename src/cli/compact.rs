@@ -130,8 +130,8 @@ impl CompactArgs {
         let view = log.open()?;
         ensure!(
             view.snapshot().log.layout().flat().is_none(),
-            "{}: it is an HDF5 file in several parts, without records: `h5logfs export` makes one file of it, and h5repack \
-             compresses that",
+            "{}: this is an HDF5 file in several parts, without records: make one file of it with `h5logfs export`, and \
+             compress that with h5repack",
             view.path().display()
         );
         Ok(Source {
@@ -166,7 +166,7 @@ fn count(left_out: &[LeftOut]) -> u64 {
 
 /// The error for a file without the unreadable parts.
 fn incomplete(count: u64, name: &str) -> String {
-    format!("{count} parts of datasets cannot be read, and are not in {name}")
+    format!("{count} parts of datasets cannot be read and are missing from {name}")
 }
 
 /// Lists the parts that are not in the file.

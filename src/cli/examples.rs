@@ -66,7 +66,7 @@ const EXAMPLES: [(&str, &[Example]); 16] = [
         &[
             example("The content of the log:", "h5logfs inspect steps.h5"),
             example(
-                "Time steps that are not wholly written:",
+                "Incomplete time steps:",
                 "h5logfs inspect --incomplete steps.h5",
             ),
             example(

@@ -42,7 +42,7 @@ pub struct LsArgs {
     #[arg(value_name = "DIR|FILE", default_value = ".")]
     pub paths: Vec<PathBuf>,
 
-    /// Include directories below, but not through symbolic links
+    /// Search the directories below, too, without following symbolic links
     #[arg(short, long)]
     pub recursive: bool,
 
@@ -385,7 +385,7 @@ impl Row {
         let fault = known.find(|d| d.severity > Severity::Note);
         let mut known = snapshot.diagnostics.iter();
         let is_lost = known.any(|d| d.severity == Severity::Lost);
-        let unreadable = || "elements cannot be read: `h5logfs check` tells which".to_owned();
+        let unreadable = || "elements cannot be read: `h5logfs check` lists them".to_owned();
         Ok(Row {
             path: path.to_owned(),
             state: State::of(unclosed.as_ref(), snapshot),

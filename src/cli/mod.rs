@@ -113,8 +113,8 @@ pub struct ViewArgs {
     #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub index_memory: u64,
 
-    /// Chunks of datasets whose chunk shape was not recorded: auto, the tile where records tile the
-    /// dataset, or about SIZE bytes each
+    /// Chunk shape of datasets that do not record one: auto, the shape of the records if they tile the dataset, or about
+    /// SIZE bytes each
     #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "auto|SIZE", value_parser = parse_chunking, default_value = "auto")]
     pub chunk: Chunking,
 
@@ -133,7 +133,8 @@ pub struct ViewArgs {
     #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "NUMBER", value_parser = ShownFlush::of_flush)]
     pub at_flush: Option<ShownFlush>,
 
-    /// Read an unclosed log as the last flush complete at this time left it: 2026-03-01T12:00:00, or with Z at the end
+    /// Read an unclosed log as it was at this time, after the last complete flush: 2026-03-01T12:00:00 (local time), or
+    /// with Z at the end
     #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "TIME", value_parser = ShownFlush::of_time, conflicts_with = "at_flush")]
     pub at_time: Option<ShownFlush>,
 
@@ -141,7 +142,7 @@ pub struct ViewArgs {
     #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "SIZE", value_parser = parse_size, default_value = "2G")]
     pub scan_memory: u64,
 
-    /// Seconds of processor time for that process; it may take five times as long by the clock
+    /// Seconds of processor time for that process, which may take five times as long by the clock
     #[arg(
         long,
         hide_short_help = true,

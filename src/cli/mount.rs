@@ -22,11 +22,11 @@ use background::Started;
 use notify::Notify;
 use options::MountOptions;
 
-/// Mount a directory of log files; each of them reads as a canonical HDF5 file.
+/// Mount a directory of log files, so that every program reads them as HDF5 files.
 #[derive(Debug, Clone, Args)]
 #[command(override_usage = "h5logfs mount [OPTIONS] SRC MNT\n       h5logfs mount [OPTIONS] MNT")]
 pub struct MountArgs {
-    /// The directory that holds the log files, or one log file; optional if the configuration file names it for MNT
+    /// The directory with the log files, or one log file; may be left out if the configuration file names it for MNT
     #[arg(value_name = "SRC")]
     pub source_or_point: PathBuf,
 
@@ -62,7 +62,7 @@ pub struct WatchArgs {
     pub mount: MountId,
 }
 
-/// Unmount what is left at MNT of an h5logfs whose daemon has died; leave anything else alone
+/// Unmount an h5logfs at MNT whose daemon has died; leave anything else alone
 #[derive(Debug, Clone, Args)]
 pub struct UnmountDeadArgs {
     /// The mount point

@@ -53,11 +53,11 @@ pub fn add_to(command: Command) -> Command {
 
 /// Adds the way to the shared options to the help of a command, if it takes them.
 pub fn add_own_to(command: Command) -> Command {
-    if takes_shared(&command) {
-        command.after_help(POINTER)
-    } else {
-        command
+    if !takes_shared(&command) {
+        return command;
     }
+    let own = command.get_after_help().map(|help| format!("{help}\n\n"));
+    command.after_help(own.unwrap_or_default() + POINTER)
 }
 
 /// Whether a command takes options that its help does not show.

@@ -78,7 +78,7 @@ impl FromTo {
     fn originals(&self, settings: &Settings) -> Result<Originals> {
         ensure!(
             self.file != Path::new(STDOUT) || self.file.exists(),
-            "-: a log is read in no order, and may have several files: give its path, not a pipe"
+            "-: a log cannot be read from a pipe: give its path"
         );
         originals(&self.file, settings)
     }
@@ -175,7 +175,7 @@ pub fn originals(file: &Path, settings: &Settings) -> Result<Originals> {
 fn stdout(form: &str, originals: &Originals) -> Result<File> {
     ensure!(
         !io::stdout().is_terminal(),
-        "a terminal cannot show {form}: direct standard output to a file or a program (./- is a file of the name -)"
+        "a terminal cannot show {form}: redirect standard output to a file or a program (./- is a file named -)"
     );
     let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let identity = Identity::from(&file.metadata()?);
@@ -235,7 +235,7 @@ impl NewFile {
         );
         ensure!(
             is_link || kind.is_none_or(|kind| kind == FileType::RegularFile),
-            "{name}: is not a regular file: for a pipe or a device, write to - and direct standard output there"
+            "{name}: is not a regular file: for a pipe or a device, write to - and redirect standard output there"
         );
         ensure!(
             self.replaces || kind.is_none(),

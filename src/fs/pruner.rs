@@ -125,7 +125,7 @@ fn wait_for(waited_for: &WaitedFor, directory: u64, forget: impl FnOnce() + Send
         forget();
     });
     if let Err(e) = spawned {
-        log::debug!("no thread to forget names: {e}");
+        log::debug!("cannot start the thread that makes the kernel forget names: {e}");
     }
 }
 

@@ -275,7 +275,7 @@ fn what_cannot_go_through_a_pipe_is_refused_with_a_reason() {
             let standard_input = File::open(&log).unwrap();
             assert_refused(dir.path(), program.stdin(standard_input), words);
         };
-        refuse(&[Path::new("-"), Path::new("-")], "not a pipe");
+        refuse(&[Path::new("-"), Path::new("-")], "from a pipe");
         refuse(&[&log, &pipe], "direct standard output there");
     }
     let nowhere = dir.path().join("nowhere");

@@ -248,7 +248,7 @@ fn a_job_of_another_node_may_run_where_locks_are_not_seen() {
     let output = run(&["check", "log.h5"], dir.path());
     let words = [
         "process 1 on elsewhere",
-        "if locks of that node are seen here",
+        "unless locks of that node are not visible here",
     ];
     assert_says(&output, true, &words);
 }

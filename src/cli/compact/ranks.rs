@@ -237,7 +237,8 @@ fn open(path: &Path, how: &OpenOptions) -> Result<File> {
     let path_shown = path.display();
     open_made(path, how).map_err(|e| match e.downcast_ref::<io::Error>() {
         Some(e) if e.kind() == io::ErrorKind::NotFound => anyhow!(
-            "{path_shown} is not here, but the first rank has made it: all nodes of the job have to share its directory"
+            "{path_shown} is missing on this node, although the first rank has created it: all nodes of the job must \
+             share its directory"
         ),
         _ => anyhow!("{path_shown}: {e}"),
     })

@@ -55,7 +55,7 @@ pub(in crate::cli) fn no_source(point: &Path) -> String {
 
 fn check(file: Option<PathBuf>) -> Result<()> {
     let Some(path) = file.or_else(usual_file) else {
-        bail!("there is no configuration file of yours to check");
+        bail!("you have no configuration file to check");
     };
     Config::read(&path)?;
     writeln!(Output::stdout(), "{}: ok", path.display())?;

@@ -203,11 +203,11 @@ impl Report {
         let uncounted = logged.iter().filter(|logged| logged.covered.is_none());
         let uncounted = match uncounted.count() {
             0 => String::new(),
-            count => format!(", {count} of too many pieces to count"),
+            count => format!(", {count} in too many pieces to count"),
         };
         writeln!(
             out,
-            "  {} logged datasets, {} of them not wholly written{uncounted}; {} records, {} blocks, {} bytes logged",
+            "  {} logged datasets, {} incomplete{uncounted}; {} records, {} blocks, {} bytes logged",
             logged.len(),
             incomplete.count(),
             sum(|logged| logged.records as u64),

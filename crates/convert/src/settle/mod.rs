@@ -234,7 +234,7 @@ impl LogToSettle {
 }
 
 const DAMAGED: &str =
-    "An ordinary file would not tell that these data are missing: see `h5logfs check`";
+    "An ordinary file would not show that these data are missing: see `h5logfs check`";
 
 /// Appends the chunks and the chunk indexes of all datasets. Returns the image with their addresses.
 fn append_datasets(

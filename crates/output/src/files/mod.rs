@@ -180,7 +180,7 @@ impl Files {
     fn check_room(&self) -> FaultResult {
         if !self.can_take(self.flushes + 1) {
             return Err(Fault::Refused(format!(
-                "after {} flushes of {} ranks the file can take no more: close it, and go on in another one",
+                "after {} flushes of {} ranks the file can take no more: close it and continue in another one",
                 self.flushes, self.header.ranks
             )));
         }

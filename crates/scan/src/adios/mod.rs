@@ -183,7 +183,7 @@ fn steps_at(shown_flush: ShownFlush, newest: u64) -> Result<u64, Fault> {
             let reason = format!("it has no step {step}: it has {newest}");
             Err(Fault::Refused(reason))
         }
-        ShownFlush::Time(_) => Err(Fault::Refused("its steps do not tell their times".into())),
+        ShownFlush::Time(_) => Err(Fault::Refused("its steps have no recorded times".into())),
     }
 }
 
