@@ -326,7 +326,7 @@ mod tests {
             for help in [command.render_help(), command.render_long_help()] {
                 let help = help.to_string();
                 assert_eq!(help.contains("--scan-memory"), is_page, "{help}");
-                assert_eq!(help.contains("`h5logfs help options`"), takes, "{help}");
+                assert!(!takes || help.contains("`h5logfs help options`"), "{help}");
             }
             taking += usize::from(takes);
         }

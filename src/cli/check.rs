@@ -20,7 +20,7 @@ use h5logfs_view::View;
 /// Most faults reported for one dataset. A single damaged entry can spoil any number of chunks.
 const MOST_FAULTS: usize = 1000;
 
-/// Read everything that a log file's view would read, and report each fault
+/// Read all data of log files, and report each fault
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
     /// The log files; or directories, for the logs in them

@@ -39,7 +39,7 @@ pub struct CompactArgs {
     #[arg(long, value_name = "PATH")]
     pub dataset: Vec<String>,
 
-    /// Leave out chunks that cannot be read, and list them; the exit status is 1 if there are some
+    /// Leave out chunks that cannot be read, and list them; the exit status is 1 if there are any
     #[arg(long)]
     pub skip_damaged: bool,
 
@@ -47,7 +47,7 @@ pub struct CompactArgs {
     #[arg(long)]
     pub verify: bool,
 
-    /// Threads that read and compress; all processors if not given
+    /// Number of threads that read and compress; one for each processor if not given
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU16>,
 
@@ -58,7 +58,7 @@ pub struct CompactArgs {
 /// Filters for all chunked datasets of the log. By default each dataset has the filters that the log records.
 #[derive(Debug, Clone, Args)]
 pub struct FilterArgs {
-    /// Compress all chunks with this level of deflate, 1 to 9, whatever filters the log records
+    /// Compress all chunks with this level of deflate, 1 to 9, instead of the filters that the log records
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub deflate: Option<u32>,
 

@@ -17,7 +17,7 @@ const STEP: u64 = 4 << 20;
 /// record may have elements of several chunks.
 const KEPT: u64 = 32 << 20;
 
-/// Write a log file's canonical HDF5 form to a file, sparse where nothing was logged
+/// Write the HDF5 file that a mount shows, sparse where nothing was logged
 #[derive(Debug, Clone, Args)]
 // Here -o names the output file.
 #[command(

@@ -28,7 +28,7 @@ use h5logfs_view::{StoredBlock, View};
 use incomplete::Incomplete;
 use report::Report;
 
-/// Show what log files hold: their datasets, and the records that make them up
+/// Show the content of log files: datasets, and the records that make them up
 #[derive(Debug, Clone, Args)]
 pub struct InspectArgs {
     /// The log files; or directories, for the logs in them

@@ -35,7 +35,7 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::walk;
 use h5logfs_view::View;
 
-/// List logs: layout, state, datasets, size as HDF5, and how much of them is written
+/// List logs: state, layout, datasets, size as HDF5, and how much is written
 #[derive(Debug, Clone, Args)]
 pub struct LsArgs {
     /// Logs, or directories with logs

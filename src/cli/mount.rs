@@ -70,7 +70,7 @@ pub struct UnmountDeadArgs {
     pub mount_point: PathBuf,
 }
 
-/// Unmount an h5logfs, as the user who mounted it or as root
+/// Unmount, as the user who mounted or as root
 #[derive(Debug, Clone, Args)]
 pub struct UmountArgs {
     /// The mount points

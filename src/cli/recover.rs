@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::output::Output;
+use super::output::{Output, counted};
 use super::rights::with_owners_rights;
 use super::with_log_file;
 use h5logfs_log::journal::words::asked_for;
@@ -84,19 +84,19 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
             for kept in kept {
                 writeln!(out, "{shown}: note: {}", text_of_kept(kept))?;
             }
-            writeln!(out, "{shown}: closed already, nothing to do")
+            writeln!(out, "{shown}: already closed, nothing to do")
         }
         Outcome::Discarded(removed) => {
             for removed in removed {
                 writeln!(out, "{shown}: removed {}", removed.display())?;
             }
-            writeln!(out, "{shown}: closed already")
+            writeln!(out, "{shown}: already closed")
         }
         Outcome::Cleared(reason) => {
             let removed = would("removed", "would remove");
             writeln!(
                 out,
-                "{shown}: closed already; {removed} its journal, which {reason}"
+                "{shown}: already closed; {removed} its journal, which {reason}"
             )
         }
         Outcome::Recovered(Recovered {
@@ -124,10 +124,11 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
                 )?;
             }
             let recovered = would("recovered", "would recover");
-            writeln!(
-                out,
-                "{shown}: {recovered} {flushes} flushes of {datasets} datasets"
-            )
+            let (flushes, datasets) = (
+                counted(*flushes, "flush"),
+                counted(*datasets as u64, "dataset"),
+            );
+            writeln!(out, "{shown}: {recovered} {flushes} of {datasets}")
         }
     }
 }

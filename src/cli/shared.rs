@@ -15,7 +15,7 @@ pub const NAME: &str = "options";
 const POINTER: &str = "Options of layouts, memory, chunks, limits and earlier flushes (--option, --cache-size, --at-flush, …): \
                        `h5logfs help options`";
 
-/// Describe the options that many commands share: layouts, memory, chunks, limits, earlier flushes
+/// Describe the options that most commands share: layouts, memory, chunks, limits, earlier flushes
 ///
 /// The commands ls, inspect, export, follow, compact, check, report and settle take these options. Mounts and plug-ins have them
 /// as mount options, with `_` in place of `-`: `-o cache_size=1G`.

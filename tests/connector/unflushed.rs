@@ -112,7 +112,7 @@ fn a_program_that_never_flushed_loses_nothing_without_a_word() {
         before - after < 64 << 10,
         "{before} bytes, {after} of them kept"
     );
-    says(dir, &["recover", "log.h5"], &["closed already", kept]);
+    says(dir, &["recover", "log.h5"], &["already closed", kept]);
     says(
         dir,
         &["recover", "--discard-unflushed", "log.h5"],

@@ -213,7 +213,7 @@ fn each_flush_shows_its_objects_and_an_append_begins_with_the_last_ones() {
     assert!(refused.contains(words), "{refused}");
     assert_eq!(shown(&path), after(3));
     let said = succeeds(&["recover"], &path);
-    assert!(said.contains("recovered 3 flushes of 1 datasets"), "{said}");
+    assert!(said.contains("recovered 3 flushes of 1 dataset"), "{said}");
     assert_eq!(shown(&path), after(3));
 }
 

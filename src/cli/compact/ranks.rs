@@ -44,7 +44,7 @@ pub const NAME: &str = "h5logfs-compact-mpi";
     version,
     override_usage = "mpirun … h5logfs-compact-mpi [OPTIONS] FILE OUT\n       mpirun … h5logfs-compact-mpi [OPTIONS] FILE -o OUT",
     mut_arg("out", |out| out.help("The file to write, which appears when it is complete")),
-    mut_arg("jobs", |jobs| jobs.help("Threads of each process that read and compress; one if not given")),
+    mut_arg("jobs", |jobs| jobs.help("Number of threads of each process that read and compress; one if not given")),
 )]
 pub struct JobArgs {
     #[command(flatten)]

@@ -9,7 +9,7 @@ use super::{Config, Setting, usual_file};
 use crate::cli::mount::options::{self, MountOption, Value};
 use crate::cli::output::Output;
 
-/// Check the configuration file, or show which options hold for a mount
+/// Check the configuration file, or show which options apply to a mount
 #[derive(Debug, Clone, Args)]
 #[command(
     override_usage = "h5logfs config --check [FILE]\n       h5logfs config [--config FILE] [SRC] MNT"

@@ -27,7 +27,7 @@ use clap::Args;
 use h5logfs_catalog::direct::program_beside;
 use h5logfs_catalog::options::ReadOptions;
 
-use super::output::Output;
+use super::output::{Output, counted};
 use super::suggest::did_you_mean;
 use probe::Probed;
 
@@ -73,7 +73,11 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     machine::mpi(&mut report)?;
     machine::index_dir(&mut report)?;
     machine::limits(&mut report)?;
-    ensure!(report.bad == 0, "{} of these lines are bad", report.bad);
+    ensure!(
+        report.bad == 0,
+        "{} found",
+        counted(report.bad as u64, "problem")
+    );
     Ok(())
 }
 

@@ -408,7 +408,7 @@ impl Session {
         }
         if self.is_changed.load(Ordering::Relaxed) || log.has_unflushed() {
             return Err(format!(
-                "{}: several ranks write this log: virtual datasets are read after a flush",
+                "{}: several ranks write this log: virtual datasets can be read after a flush",
                 self.path.display()
             )
             .into());

@@ -44,7 +44,7 @@ impl Beside {
     pub fn of(files: &LogFiles<'_>, file: &SourceFile) -> Result<Self> {
         let Some(id) = file.file_id()? else {
             if lacks_front(files, file)? {
-                let reason = "it has a journal, but its first bytes cannot be seen here yet";
+                let reason = "it has a journal, but its first bytes are not visible here yet";
                 return Err(Error::of(file.path(), reason));
             }
             return Ok(Beside::Nothing);
