@@ -12,8 +12,9 @@ DOCDIR ?= $(DATADIR)/doc/h5logfs
 LIBDIR ?= $(PREFIX)/lib
 # systemd looks in /usr/lib, and in /usr/local/lib, too.
 SYSTEMDDIR ?= $(PREFIX)/lib/systemd
-# mount(8) looks for its helpers in /sbin and nowhere else, whatever PREFIX is. Empty: no helper.
-SBINDIR ?= $(realpath /sbin)
+# mount(8) looks for its helpers in /sbin and nowhere else, whatever PREFIX is. So root and packages for /usr or /usr/local get one,
+# and all others only where SBINDIR is given. Empty: no helper.
+SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),$(if $(DESTDIR)$(filter 0,$(shell id -u)),$(realpath /sbin)))
 # What is built of the library, and installed of both: the tests have a build of their own.
 PROFILE ?= release
 
@@ -70,10 +71,9 @@ USER_UNITS := $(wildcard systemd/user/*.service)
 EXAMPLES := $(filter-out %/README.md,$(wildcard mount/*)) \
 	$(wildcard systemd/examples/* packaging/slurm/* packaging/*.toml)
 
-# cargo-deb knows the target directory by the name of its release build alone.
-STAGE := $(TARGET_DIR)/release/package
+# The files of the Debian packages, and the packages.
+STAGE := $(TARGET_DIR)/package
 DEBDIR ?= $(TARGET_DIR)/debian
-CARGO_DEB_FLAGS ?=
 
 # The interpreters that the tests and the demo read with: Debian's h5py with its old libhdf5, and
 # current readers from PyPI.
@@ -89,53 +89,68 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
 .PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
-	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint docs release-check publish-check install \
+	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint docs release-check publish-check install may-install \
 	install-program install-writer uninstall deb deb-writer dist rpm wheels test-dist python setup setup-all setup-build setup-system-hdf5 setup-mpi setup-python setup-demo \
 	setup-bench setup-bench-mpi setup-deb setup-dist setup-test-dist clean
 
 help:
-	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount; read it'
-	@echo '              without a mount; mount and read a log that four MPI processes write'
-	@echo 'make test     set up, build, run the tests: minutes'
-	@echo 'make test-all all tests, one target after the other: hours. These are:'
-	@echo '    test-long         all tests of the workspace, with all random cases, and those that take long'
-	@echo '    test-late         file systems that show writes late, with H5LOGFS_TEST_CASES (100) jobs each'
-	@echo '    test-distributed  jobs and readers on several nodes that share GlusterFS; as root'
-	@echo '    test-nfs          the same on NFS, in a virtual machine whose kernel has it'
-	@echo '    test-mpich, test-cluster-mpich    what needs MPI, with MPICH, built in $(TARGET_DIR)/mpich'
-	@echo '    test-models       locks and threads, in thousands of orders of their steps'
-	@echo '    test-python       the Python package, from a wheel with an HDF5 of its own'
-	@echo '    test-hdf5         the tests that come with HDF5 1.14, with our plug-ins, with HDF5 1.14 and 2.2, against tests/hdf5/expected.txt'
-	@echo '    test-dist         archive, RPM, wheel and image, in a Debian 11, 12 and 13 of their own, with podman, Apptainer and Slurm; as root'
-	@echo 'make test-part   one of these parts of it, by default another one each day, PART=...:'
-	@echo '              $(PARTS)'
-	@echo 'Others run some tests of test-long: test-deb, test-h5py, test-suites (of h5py, h5netcdf, PyTables), test-cluster (as root), soak'
-	@echo '              (H5LOGFS_SOAK_SECONDS), attack (on a shared mount; prints what another user has seen)'
-	@echo 'make bench    measure reading through a mount against native files; takes a while. BENCH=--help,'
-	@echo "              for example BENCH='--scale small' or BENCH='--only slabs,columns'"
-	@echo 'make bench-connector   measure an HDF5 program natively, with the connector, and in the writer API'
-	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
-	@echo 'make fuzz     feed every reader of files with damaged bytes, FUZZ_SECONDS (60) for each target;'
-	@echo "              TARGETS='journal snapshot' for some of them"
-	@echo 'make build    set up what the compiler needs, build $(PROGRAM) with an HDF5 of its own;'
-	@echo '              SYSTEM_HDF5=1: with that of the system'
-	@echo 'make build-writer   the same for what needs MPI: the C library of the writer, the VOL connector for parallel'
-	@echo '              programs, and h5logfs-compact-mpi'
-	@echo 'make python   build the wheel of the Python package in $(TARGET_DIR)/python/wheels, with an HDF5 of its'
-	@echo '              own, and install it into .venv'
-	@echo 'make install  copy what was built below PREFIX ($(PREFIX)), and the helper of mount(8) into'
-	@echo '              SBINDIR ($(SBINDIR)); run make build first, and make build-writer where the library is'
-	@echo '              wanted, too. make uninstall takes the same variables, and undoes it'
-	@echo 'make deb      make Debian packages of what was built, in DEBDIR ($(DEBDIR))'
-	@echo 'make dist     make the archive for other machines, $(TARGET_DIR)/dist/h5logfs-$(VERSION)-linux-$(ARCHITECTURE).tar.gz,'
-	@echo '              with programs that need glibc 2.28; make rpm: an RPM of them; make wheels: the wheel of the Python'
-	@echo '              package (manylinux_2_28). ARCHITECTURE=aarch64, after make build: the same for that processor'
-	@echo 'make docs     make a site of the documents with mdBook, in $(TARGET_DIR)/docs'
-	@echo 'make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
-	@echo 'make publish-check   whether a registry would take the crates: packs and compiles each; asks crates.io for those that they use'
-	@echo 'make lint     formatting, lints of the compiler, links of the documentation'
-	@echo 'make setup    install the Debian packages and the Python readers that the above need'
-	@echo 'make clean    remove everything that was built'
+	@echo 'Try'
+	@echo '  make demo            mount examples/sample, read it with several programs, with and without a mount; then mount and'
+	@echo '                       read a log that four MPI processes write. Five minutes the first time'
+	@echo
+	@echo 'Build and install'
+	@echo '  make build           the program and the plug-ins of HDF5, in $(BUILT), with an HDF5 of their own; ten minutes on'
+	@echo '                       two cores the first time. SYSTEM_HDF5=1: with that of the system'
+	@echo '  make build-writer    what needs MPI: the C library of the writer, the VOL connector for parallel programs, and'
+	@echo '                       h5logfs-compact-mpi'
+	@echo '  make install         copy what was built below PREFIX ($(PREFIX)). An ordinary user: PREFIX=$$HOME/.local'
+	@echo '                       SBINDIR ($(or $(SBINDIR),none)): where the helper of mount -t h5logfs goes'
+	@echo '  make uninstall       undo that; takes the same variables'
+	@echo '  make python          the Python package, in $(TARGET_DIR)/python/wheels, and install it into .venv'
+	@echo
+	@echo 'Packages'
+	@echo '  make deb             Debian packages of what was built, in DEBDIR ($(DEBDIR)); a minute'
+	@echo '  make dist            an archive for any Linux with glibc 2.28 or later; 25 minutes on two cores the first time:'
+	@echo '                       $(TARGET_DIR)/dist/h5logfs-$(VERSION)-linux-$(ARCHITECTURE).tar.gz'
+	@echo '  make rpm             an RPM of the programs in the archive'
+	@echo '  make wheels          the wheel of the Python package for other machines (manylinux_2_28)'
+	@echo '                       ARCHITECTURE=aarch64, after make build: dist, rpm and wheels for that processor'
+	@echo
+	@echo 'Test'
+	@echo '  make test            set up, build, run the tests: minutes'
+	@echo '  make test-all        all tests, one target after the other: hours. These are:'
+	@echo '    test-long          all tests of the workspace, with all random cases, and those that take long'
+	@echo '    test-late          file systems that show writes late, with H5LOGFS_TEST_CASES (100) jobs each'
+	@echo '    test-distributed   jobs and readers on several nodes that share GlusterFS; as root'
+	@echo '    test-nfs           the same on NFS, in a virtual machine whose kernel has it'
+	@echo '    test-mpich, test-cluster-mpich   what needs MPI, with MPICH, built in $(TARGET_DIR)/mpich'
+	@echo '    test-models        locks and threads, in thousands of orders of their steps'
+	@echo '    test-python        the Python package, from a wheel with an HDF5 of its own'
+	@echo '    test-hdf5          the tests of HDF5 1.14 with our plug-ins, with HDF5 1.14 and 2.2, against tests/hdf5/expected.txt'
+	@echo '    test-dist          archive, RPM, wheel and image, in a Debian 11, 12 and 13 of their own, with podman, Apptainer and'
+	@echo '                       Slurm; as root'
+	@echo '  make test-part       one of these parts, by default another one each day; PART=...:'
+	@echo '                       $(PARTS)'
+	@echo '  make test-deb, test-h5py, test-suites (of h5py, h5netcdf, PyTables), test-cluster (as root), soak'
+	@echo '                       (H5LOGFS_SOAK_SECONDS), attack (on a shared mount; prints what another user has seen): some tests'
+	@echo '                       of test-long'
+	@echo '  make fuzz            feed every reader of files with damaged bytes, FUZZ_SECONDS (60) for each target;'
+	@echo "                       TARGETS='journal snapshot' for some of them"
+	@echo
+	@echo 'Measure'
+	@echo "  make bench           reading through a mount against native files. BENCH=--help, BENCH='--scale small' or"
+	@echo "                       BENCH='--only slabs,columns'"
+	@echo '  make bench-connector an HDF5 program natively, with the connector, and with the writer'
+	@echo '  make bench-writer    the writer on RANKS (4) processes; takes BENCH, too'
+	@echo
+	@echo 'Develop'
+	@echo '  make lint            formatting, lints of the compiler, links of the documentation'
+	@echo '  make docs            a site of the documents with mdBook, in $(TARGET_DIR)/docs'
+	@echo '  make setup           install the Debian packages and the Python readers that these targets need'
+	@echo '  make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
+	@echo '  make publish-check   whether a registry would take the crates: packs and compiles each; asks crates.io for those that'
+	@echo '                       they use'
+	@echo '  make clean           remove everything that was built'
 
 build: setup-build
 	$(BUILD) --release --locked $(HDF5)
@@ -146,6 +161,8 @@ build-writer: setup-mpi
 	install -m 755 $(BUILT)/$(WRITER) $(BUILT)/$(WRITER_FILE)
 
 python: setup-python
+	@echo 'make python: builds the program, the plug-ins of HDF5 and the Python module, packs them as a wheel in' \
+		'$(TARGET_DIR)/python/wheels, and installs it into .venv. About ten minutes on two cores the first time'
 	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/python.sh install
 
 # What it compiles serves `make test`, too. The program needs no MPI, so its part comes first, and nobody waits for the rest.
@@ -316,10 +333,16 @@ pkg_config = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 	packaging/$(1).pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/$(1).pc && \
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/$(1).pc
 
-install: install-program
+install: may-install install-program
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; \
 	else echo 'make install: left out what needs MPI and was not built: the C library, the VOL connector for parallel' \
 		'programs and $(COMPACT_MPI); make build-writer builds them'; fi
+
+# Says at once what would fail half-way.
+may-install:
+	@dir='$(DESTDIR)$(PREFIX)'; while ! test -e "$$dir"; do dir=$$(dirname "$$dir"); done; \
+	test -w "$$dir" || { echo "make install: $$(id -un) may not write to $$dir; as root: make install; below your home:" \
+		"make install PREFIX=\$$HOME/.local" >&2; exit 1; }
 
 # The pages and completions come from the program itself. The units name the program, installed ones its path.
 install-program:
@@ -356,6 +379,10 @@ install-program:
 ifneq ($(SBINDIR),)
 	install -d $(DESTDIR)$(SBINDIR)
 	ln -sf $(BINDIR)/h5logfs $(DESTDIR)$(SBINDIR)/mount.h5logfs
+else ifeq ($(DESTDIR),)
+	@echo 'make install: $(BINDIR)/h5logfs is installed. `mount -t h5logfs` and fstab need a link in /sbin, too, which root makes:' \
+		'ln -s $(BINDIR)/h5logfs /sbin/mount.h5logfs'
+	@case ":$$PATH:" in *":$(BINDIR):"*) ;; *) echo 'make install: add $(BINDIR) to PATH' ;; esac
 endif
 
 install-writer:
@@ -404,36 +431,36 @@ endif
 # One package of the program, and one of the library where it was built: who has no MPI takes the former
 # alone. Debian's zsh looks for completions in a place of its own.
 deb: setup-deb
-	rm -rf $(STAGE)
-	$(MAKE) --no-print-directory install-program DESTDIR=$(STAGE) PREFIX=/usr SBINDIR=/usr/sbin
-	ln -sf ../bin/h5logfs $(STAGE)/usr/sbin/mount.h5logfs
-	mv $(STAGE)/usr/share/zsh/site-functions $(STAGE)/usr/share/zsh/vendor-completions
-	strip $(STAGE)/usr/bin/h5logfs
-	strip --strip-unneeded $(STAGE)/usr/lib/h5logfs/plugins/* $(STAGE)/usr/lib/$(VOL_API_TARGET)
-	gzip -9n $(STAGE)/usr/share/man/man?/*
-	$(CARGO) deb -p h5logfs --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
+	@echo 'make deb: packs what `make build` and `make build-writer` have built, in $(DEBDIR). Less than a minute'
+	@rm -rf $(STAGE)
+	@$(MAKE) --no-print-directory --silent install-program DESTDIR=$(STAGE) PREFIX=/usr SBINDIR=/usr/sbin
+	@ln -sf ../bin/h5logfs $(STAGE)/usr/sbin/mount.h5logfs
+	@mv $(STAGE)/usr/share/zsh/site-functions $(STAGE)/usr/share/zsh/vendor-completions
+	@scripts/deb.sh h5logfs $(STAGE) $(DEBDIR)
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory deb-writer; fi
 
 deb-writer: setup-deb
-	rm -rf $(STAGE)-writer
-	$(MAKE) --no-print-directory install-writer DESTDIR=$(STAGE)-writer PREFIX=/usr \
+	@rm -rf $(STAGE)-writer
+	@$(MAKE) --no-print-directory --silent install-writer DESTDIR=$(STAGE)-writer PREFIX=/usr \
 		DOCDIR=/usr/share/doc/h5logfs-writer
-	strip --strip-unneeded $(STAGE)-writer/usr/lib/$(WRITER_FILE) $(STAGE)-writer/usr/lib/h5logfs/plugins/*
-	strip $(STAGE)-writer/usr/bin/$(COMPACT_MPI)
-	gzip -9n $(STAGE)-writer/usr/share/man/man?/*
-	$(CARGO) deb -p h5logfs-writer --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
+	@scripts/deb.sh h5logfs-writer $(STAGE)-writer $(DEBDIR)
 
 # Programs for other machines, in an archive that installs itself, and in an RPM.
 ARCHITECTURE ?= $(shell uname -m)
 
 dist: setup-dist
+	@echo 'make dist: builds all programs and plug-ins for glibc 2.28 and packs them as' \
+		'$(TARGET_DIR)/dist/h5logfs-$(VERSION)-linux-$(ARCHITECTURE).tar.gz. About 25 minutes on two cores the first time'
 	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/dist.sh archive $(ARCHITECTURE)
 
 rpm: dist
+	@echo 'make rpm: packs the programs of `make dist` as an RPM in $(TARGET_DIR)/dist. About a minute'
 	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/rpm.sh $(ARCHITECTURE)
 
 # The wheel of the Python package, as PyPI takes it.
 wheels: setup-dist setup-python
+	@echo 'make wheels: builds the programs of `make dist` and packs them with the Python module as a wheel in $(TARGET_DIR)/dist.' \
+		'About 25 minutes on two cores the first time'
 	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/python.sh portable $(ARCHITECTURE)
 
 # In systems of their own, which debootstrap makes. PARTS_OF_DIST names some of the parts of scripts/dist-test.sh.

@@ -170,6 +170,6 @@ case $part in
 read) read_logs ;;
 write)
     write_log
-    printf '\nThe demo is over. docs/user-guide.md tells more.\n'
+    printf '\nThe demo is over. docs/reading.md and docs/writing.md go on from here.\n'
     ;;
 esac

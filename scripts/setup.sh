@@ -9,7 +9,7 @@
 #
 # It installs Debian packages, current Python readers in .venv (python, bench, demo, test, all), PyTables in .venv-tables
 # (tables), VTK in .venv-vtk (vtk), openpmd-api in .venv-openpmd-0.15 and .venv-openpmd-0.16 (openpmd), Jupyter's kernel and matplotlib in .venv-notebook (notebook), mypy in .venv-types (types),
-# cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there already, so a second run does nothing and needs no network.
+# and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +25,7 @@ other_mpi=(mpich libmpich-dev)
 readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv)
 # Programs that copy files.
 copying=(rsync)
-# cargo-deb strips the files that it packs, and finds their dependencies with dpkg-shlibdeps. So does scripts/python.sh,
+# scripts/deb.sh strips the files that it packs, and finds their dependencies with dpkg-shlibdeps. So does scripts/python.sh,
 # with objdump.
 packing=(binutils dpkg-dev)
 python=(binutils)
@@ -156,14 +156,6 @@ install_cross_compiler() {
     fi
 }
 
-# Takes about a minute, once.
-install_cargo_deb() {
-    local version=3.8.0
-    [ "$(cargo deb --version 2>/dev/null)" = "cargo-deb $version" ] && return
-    echo "setup: installing cargo-deb $version"
-    cargo install --quiet --locked --no-default-features --version "$version" cargo-deb
-}
-
 # Without it the tests of parallel programs are skipped.
 build_parallel_hdf5() {
     scripts/parallel-hdf5.sh >/dev/null || echo "setup: there is no parallel HDF5: tests that need it will be skipped" >&2
@@ -200,12 +192,6 @@ install_packages
 check_cargo
 # What is compiled is compiled while the readers are downloaded.
 compilations=()
-case $purpose in
-deb | all)
-    install_cargo_deb &
-    compilations+=($!)
-    ;;
-esac
 case $purpose in
 test | all)
     build_parallel_hdf5 &

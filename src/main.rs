@@ -15,9 +15,11 @@ use h5logfs::cli::scan_server::Served;
 use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{
     check, compact, doctor, examples, export, follow, inspect, ls, pages, recover, report, settle,
+    shared,
 };
+use h5logfs_log::scan::LAYOUT_OPTIONS;
 
-/// Shows log-layout files as canonical HDF5, without conversion.
+/// Shows parallel log files as ordinary HDF5 files, without converting them.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -53,6 +55,7 @@ enum Command {
     ProbeMount(doctor::ProbeMountArgs),
     UnmountDead(h5logfs::cli::mount::UnmountDeadArgs),
     Config(h5logfs::cli::config::ConfigArgs),
+    Options(shared::OptionsArgs),
 }
 
 impl Command {
@@ -109,10 +112,42 @@ fn status_of(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Adds a tip to the error if a mount option was given as an option of the command line.
-fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+/// Adds a tip to the error if an option of a layout or of a mount was given in the wrong way.
+fn with_tip(error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    match error.kind() {
+        ErrorKind::ArgumentConflict => with_layout_tip(error, arguments),
+        ErrorKind::UnknownArgument => with_mount_tip(error, arguments),
+        _ => error,
+    }
+}
+
+/// Adds a tip if an option of a layout follows the `-o` of a command for which that is the output.
+fn with_layout_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let after_o = arguments
+        .iter()
+        .skip_while(|argument| *argument != "-o")
+        .nth(1);
+    let given = after_o.and_then(|option| option.to_str());
+    let is_layout_option = |text: &&str| {
+        let name = text.split('=').next();
+        LAYOUT_OPTIONS
+            .iter()
+            .any(|option| Some(option.name) == name)
+    };
+    if let Some(option) = given.filter(is_layout_option) {
+        let tip = format!(
+            "-o names the output here; options of layouts follow --option: `--option {option}`"
+        );
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+/// Adds a tip if a mount option was given as an option of the command line.
+fn with_mount_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let mounts = |command: &OsString| command == "mount" || command == "run";
-    if error.kind() != ErrorKind::UnknownArgument || !arguments.get(1).is_some_and(mounts) {
+    if !arguments.get(1).is_some_and(mounts) {
         return error;
     }
     let tip = arguments.iter().enumerate().find_map(|(at, argument)| {
@@ -145,9 +180,9 @@ fn mount_option_for(argument: &str, next: Option<&str>) -> Option<String> {
     ))
 }
 
-/// The command line with examples.
+/// The command line with examples, and with the way to the shared options.
 fn command_line() -> clap::Command {
-    examples::add_to(Cli::command())
+    examples::add_to(shared::add_to(Cli::command()))
 }
 
 /// Whether the reader of the output has closed it, as `head` does.
@@ -167,6 +202,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Umount(args) => h5logfs::cli::mount::umount(args),
         Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
         Command::Config(args) => h5logfs::cli::config::run(args),
+        Command::Options(_) => Ok(shared::run(command_line())?),
         Command::Ls(args) => with_log(|| ls::run(args)),
         Command::Inspect(args) => with_log(|| inspect::run(args)),
         Command::Follow(args) => with_log(|| follow::run(args)),
@@ -263,6 +299,38 @@ mod tests {
                 None => assert!(!said.contains("-o "), "{said}"),
             }
         }
+    }
+
+    #[test]
+    fn a_layout_option_in_the_place_of_the_output_is_named() {
+        let arguments = ["h5logfs", "export", "log", "out", "-o", "chunk=1"];
+        let option = LAYOUT_OPTIONS[0].name;
+        for (given, is_named) in [(format!("{option}=dir"), true), ("other".into(), false)] {
+            let mut arguments = arguments.map(OsString::from);
+            arguments[5] = given.into();
+            let error = command_line().try_get_matches_from(&arguments).unwrap_err();
+            let said = with_tip(error, &arguments).to_string();
+            assert_eq!(said.contains("`--option "), is_named, "{said}");
+        }
+    }
+
+    /// A command's own options come alone. The shared ones are on their page, which the help names.
+    #[test]
+    fn shared_options_are_described_in_one_place() {
+        let mut command_line = command_line();
+        command_line.build();
+        let mut taking = 0;
+        for command in command_line.get_subcommands_mut() {
+            let is_page = command.get_name() == shared::NAME;
+            let takes = shared::takes_shared(command);
+            for help in [command.render_help(), command.render_long_help()] {
+                let help = help.to_string();
+                assert_eq!(help.contains("--scan-memory"), is_page, "{help}");
+                assert!(!takes || help.contains("`h5logfs help options`"), "{help}");
+            }
+            taking += usize::from(takes);
+        }
+        assert!(taking >= 8, "{taking}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     log_to_stderr();
     // Only the main thread calls MPI.
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
-        return ended(Err(anyhow::anyhow!("MPI runs already")));
+        return ended(Err(anyhow::anyhow!("MPI is already running")));
     };
     let world = universe.world();
     let job = || in_job(args, &Ranks::new(MpiRanks::duplicate(&world)));

@@ -20,7 +20,7 @@ use h5logfs_view::View;
 /// Most faults reported for one dataset. A single damaged entry can spoil any number of chunks.
 const MOST_FAULTS: usize = 1000;
 
-/// Read everything that a log file's view would read, and report each fault
+/// Read all data of log files, and report each fault
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
     /// The log files; or directories, for the logs in them
@@ -58,7 +58,7 @@ pub fn run(args: CheckArgs) -> Result<()> {
         views == 0,
         "{views} of {files} files are views, and were not checked"
     );
-    ensure!(others < files, "there is no log among these files");
+    ensure!(others < files, "none of these files is a log");
     Ok(())
 }
 
@@ -136,7 +136,7 @@ impl Report {
             0 if self.unflushed.is_some() => {
                 writeln!(
                     out,
-                    "{file}: good up to its last flush, and not wholly flushed"
+                    "{file}: good up to its last flush; later data are not flushed"
                 )
             }
             0 => writeln!(out, "{file}: good"),
@@ -199,7 +199,7 @@ fn check_dataset(view: &View, number: usize, called: &Called) -> Vec<String> {
     });
     if faults.len() == MOST_FAULTS {
         faults.push(format!(
-            "{}: not looked at further, after {MOST_FAULTS} faults",
+            "{}: checked no further after {MOST_FAULTS} faults",
             about()
         ));
     }

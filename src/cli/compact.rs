@@ -23,9 +23,11 @@ use h5logfs_log::scan::Choice;
 
 /// Make an ordinary, small HDF5 file from a log: only the written data, in compressed chunks
 #[derive(Debug, Clone, Args)]
-#[command(mut_arg("out", |out| out.help(
-    "The file to write, which appears when it is complete; or -, for standard output, which gets it when it is complete"
-)))]
+#[command(
+    override_usage = "h5logfs compact [OPTIONS] FILE OUT\n       h5logfs compact [OPTIONS] FILE -o OUT",
+    mut_arg("options", |options| options.short(None)),
+    mut_arg("out", |out| out.help("The file to write, or - for standard output. It gets the file when that is complete"))
+)]
 pub struct CompactArgs {
     #[command(flatten)]
     pub paths: FromTo,
@@ -37,7 +39,7 @@ pub struct CompactArgs {
     #[arg(long, value_name = "PATH")]
     pub dataset: Vec<String>,
 
-    /// Leave out chunks that cannot be read, and list them; the exit status is 1 if there are some
+    /// Leave out chunks that cannot be read, and list them; the exit status is 1 if there are any
     #[arg(long)]
     pub skip_damaged: bool,
 
@@ -45,7 +47,7 @@ pub struct CompactArgs {
     #[arg(long)]
     pub verify: bool,
 
-    /// Threads that read and compress; all processors if not given
+    /// Number of threads that read and compress; one for each processor if not given
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU16>,
 
@@ -56,7 +58,7 @@ pub struct CompactArgs {
 /// Filters for all chunked datasets of the log. By default each dataset has the filters that the log records.
 #[derive(Debug, Clone, Args)]
 pub struct FilterArgs {
-    /// Compress all chunks with this level of deflate, 1 to 9, whatever filters the log records
+    /// Compress all chunks with this level of deflate, 1 to 9, instead of the filters that the log records
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub deflate: Option<u32>,
 
@@ -128,8 +130,8 @@ impl CompactArgs {
         let view = log.open()?;
         ensure!(
             view.snapshot().log.layout().flat().is_none(),
-            "{}: it is an HDF5 file in several parts, without records: `h5logfs export` makes one file of it, and h5repack \
-             compresses that",
+            "{}: this is an HDF5 file in several parts, without records: make one file of it with `h5logfs export`, and \
+             compress that with h5repack",
             view.path().display()
         );
         Ok(Source {
@@ -164,7 +166,7 @@ fn count(left_out: &[LeftOut]) -> u64 {
 
 /// The error for a file without the unreadable parts.
 fn incomplete(count: u64, name: &str) -> String {
-    format!("{count} parts of datasets cannot be read, and are not in {name}")
+    format!("{count} parts of datasets cannot be read and are missing from {name}")
 }
 
 /// Lists the parts that are not in the file.

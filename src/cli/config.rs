@@ -170,7 +170,7 @@ fn trusted_text(path: &Path) -> io::Result<String> {
     if found.mode() & 0o022 != 0 {
         let mode = found.mode() & 0o7777;
         return refused(format!(
-            "others may write it (mode {mode:04o}): not trusted"
+            "other users may write to it (mode {mode:04o}): not trusted"
         ));
     }
     let mut text = String::new();
@@ -262,7 +262,11 @@ mod tests {
         };
         assert!(with_mode(0o644).is_ok());
         for mode in [0o664, 0o646] {
-            assert!(with_mode(mode).unwrap_err().contains("others may write"));
+            assert!(
+                with_mode(mode)
+                    .unwrap_err()
+                    .contains("other users may write")
+            );
         }
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&path, Some(65534), None).unwrap();

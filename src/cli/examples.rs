@@ -16,7 +16,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// Examples by command.
-const EXAMPLES: [(&str, &[Example]); 15] = [
+const EXAMPLES: [(&str, &[Example]); 16] = [
     (
         "mount",
         &[
@@ -66,7 +66,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
         &[
             example("The content of the log:", "h5logfs inspect steps.h5"),
             example(
-                "Time steps that are not wholly written:",
+                "Incomplete time steps:",
                 "h5logfs inspect --incomplete steps.h5",
             ),
             example(
@@ -197,6 +197,19 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
             example(
                 "The options that a file gives to one mount:",
                 "h5logfs config --config h5logfs.toml /data/run42 /mnt/run42",
+            ),
+        ],
+    ),
+    (
+        "options",
+        &[
+            example(
+                "A check with more memory and time:",
+                "h5logfs check --cache-size 2G --scan-cpu 600 steps.h5",
+            ),
+            example(
+                "An HDF5 file without the attribute that lists missing data:",
+                "h5logfs export --option incomplete_attribute=off steps.h5 plain.h5",
             ),
         ],
     ),

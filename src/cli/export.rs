@@ -17,8 +17,13 @@ const STEP: u64 = 4 << 20;
 /// record may have elements of several chunks.
 const KEPT: u64 = 32 << 20;
 
-/// Write a log file's canonical HDF5 form to a file, sparse where nothing was logged
+/// Write the HDF5 file that a mount shows, sparse where nothing was logged
 #[derive(Debug, Clone, Args)]
+// Here -o names the output file.
+#[command(
+    override_usage = "h5logfs export [OPTIONS] FILE OUT\n       h5logfs export [OPTIONS] FILE -o OUT",
+    mut_arg("options", |options| options.short(None))
+)]
 pub struct ExportArgs {
     #[command(flatten)]
     pub paths: FromTo,

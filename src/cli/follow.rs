@@ -33,7 +33,7 @@ const MOST_CATCHING_UP: Duration = Duration::from_millis(100);
 /// Most datasets named in a line.
 const MOST_NAMES: usize = 4;
 
-/// Report each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
+/// Print each flush of a running job: time, bytes, rate, and the datasets that have grown
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 The exit status is 3 if --until closed waits for a job that has ended without a close. Logs of other programs may not show \
@@ -48,7 +48,7 @@ pub struct FollowArgs {
     #[arg(long, value_enum, value_name = "WHEN")]
     pub until: Option<Until>,
 
-    /// Seconds after which a job counts as ended if no process holds its journal
+    /// Treat the job as dead when its journal has been unlocked for this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub timeout: u32,
 
@@ -69,7 +69,7 @@ pub enum Until {
 
 /// The job has ended without a close.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: its job has ended, and has not closed it: `h5logfs recover {}` does", _0.display(), _0.display())]
+#[error("{}: its job has ended without closing it: `h5logfs recover {}` closes it", _0.display(), _0.display())]
 pub struct JobEnded(pub PathBuf);
 
 /// An event to report. Times are those of the journal.
@@ -213,7 +213,7 @@ pub fn run(args: FollowArgs) -> Result<()> {
     let settings = args.view.settings()?;
     ensure!(
         settings.shown_flush == ShownFlush::Newest,
-        "follow reports every flush: it takes neither at_flush nor at_time"
+        "follow reports every flush, so at_flush and at_time make no sense here"
     );
     // The job has priority on its node.
     let _ = nice(NICE);
@@ -331,7 +331,7 @@ impl<W: Write> Follower<'_, W> {
             .retry(|| self.scanner.scan_at(file, shown_flush));
         match scanned {
             Err(_) if !self.changes.is_there() => {
-                bail!("{}: the file does not exist any more", file.display())
+                bail!("{}: the file no longer exists", file.display())
             }
             scanned => scanned,
         }
@@ -441,7 +441,7 @@ impl<W: Write> Follower<'_, W> {
                     "its job has ended: `h5logfs recover {file}` closes it"
                 )
             }
-            Event::Replaced => writeln!(self.out, "another log has taken its place"),
+            Event::Replaced => writeln!(self.out, "another log has replaced it"),
         }
     }
 }

@@ -28,7 +28,7 @@ use h5logfs_view::{StoredBlock, View};
 use incomplete::Incomplete;
 use report::Report;
 
-/// Show what log files hold: their datasets, and the records that make them up
+/// Show the content of log files: datasets, and the records that make them up
 #[derive(Debug, Clone, Args)]
 pub struct InspectArgs {
     /// The log files; or directories, for the logs in them
@@ -43,15 +43,15 @@ pub struct InspectArgs {
     #[arg(long, conflicts_with_all = ["incomplete", "map"])]
     pub records: bool,
 
-    /// Show only datasets that are not wholly written, with the indices of the unlimited dimension where elements are missing
+    /// Show which time steps are incomplete: datasets with missing elements, and where along the unlimited dimension
     #[arg(long, conflicts_with = "map")]
     pub incomplete: bool,
 
-    /// Draw the written share of this dataset, and show the bytes of the log in each chunk that has any
+    /// Draw which part of this dataset is written, and list the records of each chunk
     #[arg(long, value_name = "DATASET")]
     pub map: Option<String>,
 
-    /// Print JSON: an object, or an array of them for several files and for directories
+    /// Print JSON: an object for one file, an array for several files or directories
     #[arg(long)]
     pub json: bool,
 

@@ -26,7 +26,7 @@ pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
         let name = path.display();
         ensure!(
             !found.is_empty(),
-            "{name}: there is no log in this directory; `h5logfs ls --recursive {name}` looks further down"
+            "{name}: no log in this directory; `h5logfs ls --recursive {name}` also searches below it"
         );
         files.extend(found);
     }
@@ -58,6 +58,6 @@ pub fn part_of(file: &Path) -> Option<String> {
     };
     let called = called.display();
     Some(format!(
-        "it is a part of the log {called}, which has the datasets: look at that"
+        "this is a part of the log {called}: inspect that log"
     ))
 }

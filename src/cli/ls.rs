@@ -35,14 +35,14 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::walk;
 use h5logfs_view::View;
 
-/// List logs: layout, state, datasets, size as HDF5, and how much of them is written
+/// List logs: state, layout, datasets, size as HDF5, and how much is written
 #[derive(Debug, Clone, Args)]
 pub struct LsArgs {
     /// Logs, or directories with logs
     #[arg(value_name = "DIR|FILE", default_value = ".")]
     pub paths: Vec<PathBuf>,
 
-    /// Include directories below, but not through symbolic links
+    /// Search the directories below, too, without following symbolic links
     #[arg(short, long)]
     pub recursive: bool,
 
@@ -385,7 +385,7 @@ impl Row {
         let fault = known.find(|d| d.severity > Severity::Note);
         let mut known = snapshot.diagnostics.iter();
         let is_lost = known.any(|d| d.severity == Severity::Lost);
-        let unreadable = || "elements cannot be read: `h5logfs check` tells which".to_owned();
+        let unreadable = || "elements cannot be read: `h5logfs check` lists them".to_owned();
         Ok(Row {
             path: path.to_owned(),
             state: State::of(unclosed.as_ref(), snapshot),

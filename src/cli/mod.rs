@@ -23,6 +23,7 @@ pub mod report;
 mod rights;
 pub mod scan_server;
 pub mod settle;
+pub mod shared;
 pub mod suggest;
 mod table;
 mod target;
@@ -47,9 +48,7 @@ use h5logfs_convert::error::Error as ConvertError;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::log_dir;
-use h5logfs_log::scan::{
-    Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Scanner, Settings,
-};
+use h5logfs_log::scan::{Choice, Chunking, LAYOUT_OPTIONS, ListingScans, Scanner, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_view::View;
@@ -103,39 +102,54 @@ fn called(file: &Path, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Options of the commands that read log files.
+/// Options of the commands that read log files. [`shared`] shows them in one place.
 #[derive(Debug, Clone, Args)]
 pub struct ViewArgs {
     /// Memory for chunks and decoded records
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub cache_size: u64,
 
     /// Memory for the file's metadata, record tables and indexes
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub index_memory: u64,
 
-    /// Chunks of datasets whose chunk shape was not recorded: auto, the tile where records tile the
-    /// dataset, or about SIZE bytes each
-    #[arg(long, value_name = "auto|SIZE", value_parser = parse_chunking, default_value = "auto")]
+    /// Chunk shape of datasets that do not record one: auto, the shape of the records if they tile the dataset, or about
+    /// SIZE bytes each
+    #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "auto|SIZE", value_parser = parse_chunking, default_value = "auto")]
     pub chunk: Chunking,
 
-    #[arg(short = 'o', value_name = "OPTION=VALUE", help = options_help())]
+    #[arg(
+        short = 'o',
+        long = "option",
+        hide_short_help = true,
+        hide_long_help = true,
+        value_name = "OPTION=VALUE",
+        help = shared::layout_help(),
+        long_help = shared::layout_long_help()
+    )]
     pub options: Vec<OsString>,
 
     /// Read an unclosed log as this flush left it
-    #[arg(long, value_name = "NUMBER", value_parser = ShownFlush::of_flush)]
+    #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "NUMBER", value_parser = ShownFlush::of_flush)]
     pub at_flush: Option<ShownFlush>,
 
-    /// Read an unclosed log as the last flush complete at this time left it: 2026-03-01T12:00:00, or with Z at the end
-    #[arg(long, value_name = "TIME", value_parser = ShownFlush::of_time, conflicts_with = "at_flush")]
+    /// Read an unclosed log as it was at this time, after the last complete flush: 2026-03-01T12:00:00 (local time), or
+    /// with Z at the end
+    #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "TIME", value_parser = ShownFlush::of_time, conflicts_with = "at_flush")]
     pub at_time: Option<ShownFlush>,
 
     /// Address space for the process that scans the file
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G")]
+    #[arg(long, hide_short_help = true, hide_long_help = true, value_name = "SIZE", value_parser = parse_size, default_value = "2G")]
     pub scan_memory: u64,
 
-    /// Seconds of processor time for that process; it may take five times as long by the clock
-    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    /// Seconds of processor time for that process, which may take five times as long by the clock
+    #[arg(
+        long,
+        hide_short_help = true,
+        hide_long_help = true,
+        value_name = "SECONDS",
+        default_value = "60"
+    )]
     pub scan_cpu: u32,
 }
 
@@ -307,7 +321,9 @@ impl ViewArgs {
                 }
                 _ => {
                     let known = LAYOUT_OPTIONS.map(|o| o.name).join(", ");
-                    anyhow::bail!("-o {name}: expected one of {known}, and its value")
+                    anyhow::bail!(
+                        "option {name}: expected NAME=VALUE, with one of the names {known}"
+                    )
                 }
             }
         }
@@ -316,10 +332,4 @@ impl ViewArgs {
         }
         Ok(settings)
     }
-}
-
-fn options_help() -> String {
-    let option = |o: LayoutOption| format!("{}={}, {}", o.name, o.form, o.help);
-    let list = LAYOUT_OPTIONS.map(option).join("; ");
-    format!("Options of layouts, as for mount: {list}")
 }

@@ -15,17 +15,18 @@ use clap::Args;
 
 use crate::cli::config::{self, no_source};
 use crate::cli::output::fail_with_last;
+use crate::cli::shared;
 use crate::fs::{self, MountId};
 
 use background::Started;
 use notify::Notify;
 use options::MountOptions;
 
-/// Mount a directory of log files; each of them reads as a canonical HDF5 file.
+/// Mount a directory of log files, so that every program reads them as HDF5 files.
 #[derive(Debug, Clone, Args)]
 #[command(override_usage = "h5logfs mount [OPTIONS] SRC MNT\n       h5logfs mount [OPTIONS] MNT")]
 pub struct MountArgs {
-    /// The directory that holds the log files, or one log file; optional if the configuration file names it for MNT
+    /// The directory with the log files, or one log file; may be left out if the configuration file names it for MNT
     #[arg(value_name = "SRC")]
     pub source_or_point: PathBuf,
 
@@ -61,7 +62,7 @@ pub struct WatchArgs {
     pub mount: MountId,
 }
 
-/// Unmount what is left at MNT of an h5logfs whose daemon has died; leave anything else alone
+/// Unmount an h5logfs at MNT whose daemon has died; leave anything else alone
 #[derive(Debug, Clone, Args)]
 pub struct UnmountDeadArgs {
     /// The mount point
@@ -69,7 +70,7 @@ pub struct UnmountDeadArgs {
     pub mount_point: PathBuf,
 }
 
-/// Unmount an h5logfs, as the user who mounted it or as root
+/// Unmount, as the user who mounted or as root
 #[derive(Debug, Clone, Args)]
 pub struct UmountArgs {
     /// The mount points
@@ -90,18 +91,32 @@ struct Request {
     options: Vec<OsString>,
 }
 
+/// The usages of the mount's own options, or of those that other commands take, too.
+fn usages(of_others: bool) -> String {
+    let chosen = options::all().filter(|option| shared::has(option.name) == of_others);
+    let usages: Vec<String> = chosen.map(|option| option.usage()).collect();
+    usages.join(", ")
+}
+
 fn options_help() -> String {
-    let usages: Vec<String> = options::all().map(|option| option.usage()).collect();
-    format!("Mount options, separated by commas: {}", usages.join(", "))
+    format!(
+        "Mount options, separated by commas: {}; and those of `h5logfs help options`",
+        usages(false)
+    )
 }
 
 fn options_long_help() -> String {
-    let lines = options::all().map(|option| {
+    let own = options::all().filter(|option| !shared::has(option.name));
+    let lines = own.map(|option| {
         let (usage, help, default) = (option.usage(), option.help, option.default);
         format!("  {usage}: {help} [{default}]\n")
     });
     let head = "Mount options, separated by commas. Those of mount(8) are accepted, too.";
-    format!("{head}\n\n{}", lines.collect::<String>())
+    let others = usages(true);
+    format!(
+        "{head}\n\n{}\nDescribed by `h5logfs help options`: {others}",
+        lines.collect::<String>()
+    )
 }
 
 pub fn run(args: MountArgs) -> anyhow::Result<()> {

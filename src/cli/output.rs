@@ -108,6 +108,16 @@ fn plain_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// A number of things, with the plural of the noun where it belongs.
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = match number {
+        1 => "",
+        _ if noun.ends_with("sh") => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{plural}")
+}
+
 /// A share from 0 to 1 in percent, rounded down: 100 % means all.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", (share * 1000.0).floor() / 10.0)

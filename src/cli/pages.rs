@@ -31,8 +31,7 @@ const SHELLS: [(Shell, &str); 3] = [
 
 /// A section for the end of each page, which the command line does not contain.
 const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
-0 for success; 1 for a failure, with a message on standard error; 2 for a command line that cannot
-be understood.
+0 for success; 1 for a failure, with a message on standard error; 2 for an invalid command line.
 "#;
 
 pub fn run(args: PagesArgs, command: Command) -> Result<()> {
@@ -85,8 +84,13 @@ fn title(command: &Command) -> &str {
 }
 
 fn write_page(command: &Command, dir: &Path, others: &[String]) -> Result<()> {
-    // The page has its own sections for the examples.
-    let page = Man::new(command.clone().after_long_help(None))
+    // The page has its own sections for the examples, and shared options are on a page of their own.
+    let own = command.clone().after_long_help(None);
+    let own = own.mut_args(|option| match option.is_hide_long_help_set() {
+        true => option.hide(true),
+        false => option,
+    });
+    let page = Man::new(own)
         .source(concat!("h5logfs ", env!("CARGO_PKG_VERSION")))
         .manual("h5logfs")
         // Without a date, readers would take the next field for it.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::output::Output;
+use super::output::{Output, counted};
 use super::rights::with_owners_rights;
 use super::with_log_file;
 use h5logfs_log::journal::words::asked_for;
@@ -14,14 +14,14 @@ use h5logfs_scan::closing::{
     Asked, Did, Handled, How, KeptFile, KeptState, Outcome, Recovered, Unflushing, recover,
 };
 
-/// Close a log file whose job ended before it could, keeping every flush that was complete
+/// Close the log of a job that was killed, with every complete flush
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The file is changed in place: data after the last complete flush are moved to a file beside it, FILE.h5logfs-unflushed, the \
-record table and the HDF5 metadata are added, and the journal beside it is removed. You can still change your mind: \
-`h5logfs recover --unflushed` takes that file in later, as long as nothing was written to the log since. If the command is \
-interrupted, run it again: a log that is already closed is no error. The lock on the journal shows that a job still writes the \
-file, if locks of the file system reach across nodes.")]
+The file is changed in place. Data after the last complete flush are moved to FILE.h5logfs-unflushed, the record table \
+and the HDF5 metadata are added, and the journal is removed. You can still merge that file later with `h5logfs recover \
+--unflushed`, as long as nothing has been written to the log since. If the command is interrupted, run it again: a log \
+that is already closed is not an error. The lock on the journal shows whether a job still writes the file, if the file \
+system shares locks between nodes.")]
 pub struct RecoverArgs {
     /// The log files
     #[arg(value_name = "FILE", required = true)]
@@ -31,15 +31,15 @@ pub struct RecoverArgs {
     #[arg(long, value_name = "NUMBER", conflicts_with = "unflushed")]
     pub last_flush: Option<u64>,
 
-    /// Also take in data that ranks have written after the last complete flush, as far as each of them got
+    /// Also merge the data that ranks wrote after the last complete flush, as far as each of them got
     #[arg(long)]
     pub unflushed: bool,
 
-    /// Throw away data that ranks have written after the last complete flush, and the file that keeps them
+    /// Delete the data that ranks wrote after the last complete flush, and the file that keeps them
     #[arg(long, conflicts_with = "unflushed")]
     pub discard_unflushed: bool,
 
-    /// Only say what would be done
+    /// Only print what would be done
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -84,19 +84,19 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
             for kept in kept {
                 writeln!(out, "{shown}: note: {}", text_of_kept(kept))?;
             }
-            writeln!(out, "{shown}: closed already, nothing to do")
+            writeln!(out, "{shown}: already closed, nothing to do")
         }
         Outcome::Discarded(removed) => {
             for removed in removed {
                 writeln!(out, "{shown}: removed {}", removed.display())?;
             }
-            writeln!(out, "{shown}: closed already")
+            writeln!(out, "{shown}: already closed")
         }
         Outcome::Cleared(reason) => {
             let removed = would("removed", "would remove");
             writeln!(
                 out,
-                "{shown}: closed already; {removed} its journal, which {reason}"
+                "{shown}: already closed; {removed} its journal, which {reason}"
             )
         }
         Outcome::Recovered(Recovered {
@@ -124,10 +124,11 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
                 )?;
             }
             let recovered = would("recovered", "would recover");
-            writeln!(
-                out,
-                "{shown}: {recovered} {flushes} flushes of {datasets} datasets"
-            )
+            let (flushes, datasets) = (
+                counted(*flushes, "flush"),
+                counted(*datasets as u64, "dataset"),
+            );
+            writeln!(out, "{shown}: {recovered} {flushes} of {datasets}")
         }
     }
 }
@@ -138,22 +139,20 @@ fn text_of_kept(KeptFile { path, state }: &KeptFile) -> String {
     let removes = "`--discard-unflushed` removes it";
     match state {
         KeptState::Waits => {
-            format!("{path} has unflushed data: `--unflushed` takes it in, and {removes}")
+            format!("{path} has unflushed data: `--unflushed` merges it, and {removes}")
         }
         KeptState::TakenIn { rest: false } => {
-            format!("{path} has unflushed data, which the log has taken in: {removes}")
+            format!("{path} has unflushed data, which are already in the log: {removes}")
         }
         KeptState::TakenIn { rest: true } => {
-            format!("{path} has unflushed data, of which no more can be taken in: {removes}")
+            format!("{path} has unflushed data, of which no more can be merged: {removes}")
         }
         KeptState::Late { follows, last } => format!(
-            "{path} has unflushed data after flush {follows}. The log has gone on since, to flush {last}, so it cannot be \
-             taken in any more: {removes}"
+            "{path} has unflushed data after flush {follows}. The log has gone on since, to flush {last}, so it can no \
+             longer be merged: {removes}"
         ),
         KeptState::Damaged => {
-            format!(
-                "{path} has unflushed data, but is damaged, so it cannot be taken in: {removes}"
-            )
+            format!("{path} has unflushed data, but is damaged, so it cannot be merged: {removes}")
         }
     }
 }
@@ -172,12 +171,12 @@ fn report_unflushed(
             let kept = kept.display();
             writeln!(
                 out,
-                "{shown}: {summary}: {would}kept in {kept}. `h5logfs recover --unflushed {shown}` takes it in, and \
+                "{shown}: {summary}: {would}kept in {kept}. `h5logfs recover --unflushed {shown}` merges it, and \
                  `--discard-unflushed` removes it"
             )
         }
         Did::TakenIn { grown, left } => {
-            writeln!(out, "{shown}: {summary}: {would}taken in")?;
+            writeln!(out, "{shown}: {summary}: {would}merged")?;
             for grown in grown {
                 writeln!(out, "{shown}: note: {grown}")?;
             }
@@ -185,12 +184,12 @@ fn report_unflushed(
                 let left = left.display();
                 writeln!(
                     out,
-                    "{shown}: note: the rest, which cannot be taken in, {} in {left}",
+                    "{shown}: note: the rest, which cannot be merged, {} in {left}",
                     if dry { "would be kept" } else { "is kept" }
                 )?;
             }
             Ok(())
         }
-        Did::Discarded => writeln!(out, "{shown}: {summary}: {would}thrown away"),
+        Did::Discarded => writeln!(out, "{shown}: {summary}: {would}deleted"),
     }
 }

@@ -90,8 +90,8 @@ fn owner_to_be(file: &Path) -> Result<Option<(u32, u32)>> {
         _ if stat.st_uid != 0 => Ok(Some((stat.st_uid, stat.st_gid))),
         OthersMay::Add => Ok(None),
         OthersMay::Replace => bail!(
-            "{name}: is root's, in a directory where other users may put another file in its place: give it to the owner \
-             of the directory, or move it"
+            "{name}: root owns it, in a directory where other users may put another file in its place: give it to the \
+             owner of the directory, or move it"
         ),
     }
 }

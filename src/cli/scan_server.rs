@@ -92,7 +92,7 @@ impl CallerArgs {
         let program = std::env::current_exe()?;
         let program = program.display();
         Ok(Some(format!(
-            "{program} is h5logfs {own}, and its caller is of release {other}"
+            "{program} is h5logfs {own}, but its caller is release {other}"
         )))
     }
 }

@@ -15,22 +15,22 @@ use h5logfs_common::parallel::cores;
 use h5logfs_convert::settle::{self, Held, How, Intent, Plan, Ready};
 use h5logfs_view::View;
 
-/// Make a log an ordinary HDF5 file in place, without moving chunks that are already stored as needed
+/// Turn a log into an ordinary HDF5 file in place, without moving the chunks that HDF5 can read where they are
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 The missing parts of an ordinary file are appended; the first bytes of the file change last, in one write. After an \
 interruption, even a crash of the system, the file is either the log that it was or an ordinary file, and the command \
 can be run again. The time that --dry-run prints assumes 500 MB/s for writing, and 50 MB/s a core for compressing chunks.
 
-Until a program writes to the file, --undo makes it the log that it was, byte for byte.
+--undo restores the log, byte for byte, as long as no program has written to the file.
 
-A log is left as it is if its data lie in several files, or if some of them cannot be read.")]
+A log stays as it is if its data are in several files, or if some of them cannot be read.")]
 pub struct SettleArgs {
     /// The log files
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// Only say what would be appended, and how long that would take
+    /// Only print what would be appended and how long that would take
     #[arg(long)]
     pub dry_run: bool,
 
@@ -38,7 +38,7 @@ pub struct SettleArgs {
     #[arg(long, requires = "dry_run")]
     pub json: bool,
 
-    /// Make a settled file the log that it was, if no program has written to it
+    /// Turn a settled file back into the log, if no program has written to it
     #[arg(long, conflicts_with = "dry_run")]
     pub undo: bool,
 

@@ -40,10 +40,14 @@ pub struct FromTo {
     pub file: PathBuf,
 
     /// The file to write, which appears when it is complete; or -, for standard output
-    #[arg(value_name = "OUT")]
-    pub out: PathBuf,
+    #[arg(value_name = "OUT", required_unless_present = "output")]
+    out: Option<PathBuf>,
 
-    /// Replace OUT if it exists; but never a file of a log that is still needed
+    /// The same as OUT
+    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
+    output: Option<PathBuf>,
+
+    /// Replace OUT if it exists, unless it is a file of a log that is still needed
     #[arg(long)]
     pub force: bool,
 }
@@ -54,9 +58,16 @@ impl FromTo {
         Target::new(&self.request(settings), self.originals(settings)?)
     }
 
+    /// The file to write, or `-`.
+    pub fn out(&self) -> &Path {
+        let out = self.output.as_deref().or(self.out.as_deref());
+        // The command line requires one of them.
+        out.unwrap_or(Path::new(STDOUT))
+    }
+
     /// Whether the user has chosen standard output.
     pub fn is_stdout(&self) -> bool {
-        self.out == Path::new(STDOUT)
+        self.out() == Path::new(STDOUT)
     }
 
     /// The destination, which must be a file.
@@ -67,14 +78,14 @@ impl FromTo {
     fn originals(&self, settings: &Settings) -> Result<Originals> {
         ensure!(
             self.file != Path::new(STDOUT) || self.file.exists(),
-            "-: a log is read in no order, and may have several files: give its path, not a pipe"
+            "-: a log cannot be read from a pipe: give its path"
         );
         originals(&self.file, settings)
     }
 
     fn request<'a>(&'a self, settings: &'a Settings) -> TargetRequest<'a> {
         TargetRequest {
-            out: &self.out,
+            out: self.out(),
             force: self.force,
             settings,
             form: "HDF5",
@@ -164,7 +175,7 @@ pub fn originals(file: &Path, settings: &Settings) -> Result<Originals> {
 fn stdout(form: &str, originals: &Originals) -> Result<File> {
     ensure!(
         !io::stdout().is_terminal(),
-        "a terminal cannot show {form}: direct standard output to a file or a program (./- is a file of the name -)"
+        "a terminal cannot show {form}: redirect standard output to a file or a program (./- is a file named -)"
     );
     let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let identity = Identity::from(&file.metadata()?);
@@ -224,7 +235,7 @@ impl NewFile {
         );
         ensure!(
             is_link || kind.is_none_or(|kind| kind == FileType::RegularFile),
-            "{name}: is not a regular file: for a pipe or a device, write to - and direct standard output there"
+            "{name}: is not a regular file: for a pipe or a device, write to - and redirect standard output there"
         );
         ensure!(
             self.replaces || kind.is_none(),

@@ -123,12 +123,12 @@ impl fmt::Display for Unclosed {
             JobState::Running => write!(f, "its job is running{job}"),
             JobState::Ended if self.was_elsewhere() => write!(
                 f,
-                "its job has ended{job}, if locks of that node are seen here: then {recover}"
+                "its job seems to have ended{job}, unless locks of that node are not visible here: {recover}"
             ),
             JobState::Ended => write!(f, "its job has ended{job}: {recover}"),
             JobState::Unknown => write!(
                 f,
-                "it cannot be told here whether its job still runs{job}: if not, {recover}"
+                "its job may still be running{job}, which cannot be seen from here: if it has ended, {recover}"
             ),
         }
     }

@@ -153,7 +153,7 @@ impl ExtraThreads {
         };
         // Without a thread the job drops the reply, and fuser answers EIO.
         if let Err(e) = thread::Builder::new().name("waiting".into()).spawn(jobs) {
-            log::error!("no thread for a request that has to wait: {e}");
+            log::error!("cannot start a thread for a request that has to wait: {e}");
             let mut pool = self.pool.lock();
             pool.end(from.user);
             // Jobs that have come meanwhile wait for a thread that ends. Without any thread they would wait for ever.

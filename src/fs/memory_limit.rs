@@ -38,7 +38,7 @@ impl fmt::Display for Shortage {
         write!(
             f,
             "{}: {} MiB are less than the {} MiB that the daemon may take with these cache_size and index_memory; the \
-             kernel may end it",
+             kernel may kill it",
             file.display(),
             limit >> 20,
             needed >> 20

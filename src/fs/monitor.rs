@@ -76,8 +76,8 @@ fn summary(report: &Report) -> [String; 4] {
             process.descriptor_limit,
         ),
         format!(
-            "{} look-ups; {} views and {} plain files opened, {} not; {} reads, of which {} failed, \
-             gave {} of {} bytes asked; {} bytes read from log files",
+            "{} look-ups; {} views and {} plain files opened, {} failed to open; {} reads, of which {} failed, returned \
+             {} of {} requested bytes; {} bytes read from log files",
             report.lookups,
             opens.views,
             opens.plain,

@@ -150,7 +150,7 @@ pub fn unmount(path: &Path, in_use: InUse) -> Result<()> {
         if users.is_empty() {
             return error;
         }
-        let reason = format!("it is in use: {users}; --lazy detaches it all the same");
+        let reason = format!("it is in use: {users}; --lazy detaches it anyway");
         Error::of(path, reason)
     })
 }
@@ -292,7 +292,7 @@ pub fn mount_device(request: &Request<'_>) -> Result<OwnedFd> {
         }
         Err((_, Errno::NOENT | Errno::NODEV | Errno::NXIO)) => {
             let reason = format!(
-                "there is no FUSE device; is the kernel module fuse loaded? Else: {WITHOUT_MOUNT}"
+                "there is no FUSE device; is the kernel module fuse loaded? Otherwise: {WITHOUT_MOUNT}"
             );
             Err(Error::of(DEVICE, reason))
         }

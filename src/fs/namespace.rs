@@ -21,9 +21,9 @@ fn refused(error: Errno) -> Error {
     const LIMIT: &str = "/proc/sys/user/max_user_namespaces";
     let is_off = fs::read_to_string(LIMIT).is_ok_and(|limit| limit.trim() == "0");
     let reason = if is_off {
-        format!("{LIMIT} is 0: users get no namespaces here")
+        format!("{LIMIT} is 0: users cannot create namespaces here")
     } else {
-        format!("{error}: users get no namespaces here, as in many containers")
+        format!("{error}: users cannot create namespaces here, as in many containers")
     };
     let reason = format!(
         "{reason}; `h5logfs mount` needs none where fusermount3 is installed; {WITHOUT_MOUNT}"

@@ -60,7 +60,7 @@ impl Passthrough {
             Ok(backing) => Some(Arc::new(backing)),
             Err(e) => {
                 if e.kind() == std::io::ErrorKind::PermissionDenied {
-                    log::debug!("all files are read by the daemon: {e}");
+                    log::debug!("the daemon reads all files itself: {e}");
                     self.is_possible.store(false, Ordering::Relaxed);
                 }
                 None

@@ -59,7 +59,7 @@ impl<'a> PermissionCheck<'a> {
                 check_right(caller, Right::Read, path, file)
             }),
             Ok(false) => {
-                log::debug!("{}: we may not read it any more", path.display());
+                log::debug!("{}: this process may no longer read it", path.display());
                 Err(Error::io(path, Errno::ACCESS.into()))
             }
             Err(e) => Err(Error::io(path, e.into())),

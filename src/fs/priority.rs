@@ -53,6 +53,6 @@ fn set(thread: u32, priority: i32) {
         return;
     };
     if let Err(e) = setpriority_process(Some(thread), priority) {
-        log::debug!("no other priority for a thread: {e}");
+        log::debug!("cannot change the priority of a thread: {e}");
     }
 }

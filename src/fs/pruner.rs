@@ -62,13 +62,13 @@ pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
         if !inodes.forgets_by_name()
             && let Err(e) = send(&device, &prune(&numbers))
         {
-            log::debug!("the kernel cannot be asked to forget inodes ({e}), but single names");
+            log::debug!("cannot ask the kernel to forget inodes ({e}), only single names");
             inodes.forget_by_name();
         }
         if inodes.forgets_by_name()
             && let Err(e) = forget_names(&device, inodes, &waited_for, &numbers)
         {
-            log::debug!("the kernel cannot be asked to forget names: {e}");
+            log::debug!("cannot ask the kernel to forget names: {e}");
             return;
         }
     }
@@ -97,7 +97,7 @@ fn forget_names(
             let numbers = numbers.into_iter();
             let mut names = numbers.filter_map(|number| inodes.name(number));
             if let Err(e) = names.try_for_each(|name| forget_name(&device, &name)) {
-                log::debug!("the kernel cannot be asked to forget names: {e}");
+                log::debug!("cannot ask the kernel to forget names: {e}");
             }
         });
     }
@@ -125,7 +125,7 @@ fn wait_for(waited_for: &WaitedFor, directory: u64, forget: impl FnOnce() + Send
         forget();
     });
     if let Err(e) = spawned {
-        log::debug!("no thread to forget names: {e}");
+        log::debug!("cannot start the thread that makes the kernel forget names: {e}");
     }
 }
 

@@ -171,7 +171,7 @@ impl MountPoint {
         ] {
             if is_set {
                 let reason = format!(
-                    "{name} is for a mount that h5logfs makes, and this one is the caller's"
+                    "{name} works only for a mount that h5logfs makes, and this one is the caller's"
                 );
                 return Err(Error::of(path, reason));
             }

@@ -129,7 +129,7 @@ impl Watch {
             Ok(thread) => {
                 let _first = watch.thread.set(thread.thread().clone());
             }
-            Err(e) => log::error!("no thread that stops long requests: {e}"),
+            Err(e) => log::error!("cannot start the thread that stops long requests: {e}"),
         }
         watch
     }

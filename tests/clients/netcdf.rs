@@ -259,7 +259,7 @@ fn what_is_missing_is_told_by_an_attribute() {
         let (shown, without) = (on.join(&below), off.join(&below));
         for (view, option) in [(&shown, "on"), (&without, "off")] {
             let option = format!("incomplete_attribute={option}");
-            let exported = export(&dir.path().join(&below), &["-o", &option]);
+            let exported = export(&dir.path().join(&below), &["--option", &option]);
             assert!(exported == fs::read(view).unwrap(), "{option}");
         }
         // The attribute is the same for netCDF-C and xarray, and for tools of both generations of libhdf5.

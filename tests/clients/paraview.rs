@@ -43,7 +43,7 @@ fn the_readers_of_vtk_find_what_h5py_finds() {
     assert_ne!(
         length(source.path()),
         length(mounted.path()),
-        "it is no log"
+        "it is not a log"
     );
     let mut read = vtk.tool("paraview.py");
     read.arg("read").args([mounted.path(), expected.path()]);

@@ -26,11 +26,11 @@ const BEGIN: &str = "\
 
 A test writes this page. It reads real logs of each layout in each way that h5logfs has, and compares objects, types, shapes,
 attributes and every element with what the writing program meant. `make test` reads a part of them each day, `make test-all` all.
-A way may only get better: the test fails where a log that reads here does not any more.
+A way may only get better: the test fails if a log that was read no longer is.
 
 A log with an operator of ADIOS2 and \"all types\" has float, double, int32, int64 and both complex types in one to five dimensions.
 
-A number tells how many of the logs read as meant. The logs that do not are below the table. Damaged logs, and what no way can
+A number says how many of the logs read as meant. The logs that do not are below the table. Damaged logs, and what no way can
 read, are in [limits.md](limits.md).
 
 ";

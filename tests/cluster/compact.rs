@@ -54,7 +54,7 @@ fn a_directory_that_nodes_do_not_share_is_told() {
     let (status, said) = ended(start(program(), &Place::Nodes(nodes), 2, &log, &out, &[]));
     assert_eq!(status, Some(1), "{said}");
     assert_eq!(
-        said.matches("have to share its directory").count(),
+        said.matches("must share its directory").count(),
         1,
         "{said}"
     );

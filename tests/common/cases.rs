@@ -517,7 +517,7 @@ impl Cases {
             let mut export = Command::new(PROGRAM);
             export.arg("export");
             if !options.is_empty() {
-                export.args(["-o", options]);
+                export.args(["--option", options]);
             }
             export.arg(self.dir.path().join(&case.path));
             let output = export.arg(exported(case)).output().unwrap();

@@ -12,7 +12,7 @@ use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
 use crate::common::mpirun::Mpi;
 use crate::common::readers::{Python, said};
-use crate::common::{Mounted, PROGRAM, User, can_mount};
+use crate::common::{Mounted, PROGRAM, User, can_mount, messages};
 
 /// The elements of a deleted dataset stay in the log. Neither a new dataset shows them, nor one that grows again
 /// after it shrank, in any session.
@@ -138,13 +138,19 @@ f.close()
     let attempt = |python: &Python, number: &str, end: &str| {
         let mut command = python.command();
         let command = command.args(["-c", code]).arg(&path).args([number, end]);
-        command.status().unwrap().success()
+        let output = command.output().unwrap();
+        (output.status.success(), messages(&output))
     };
-    assert!(!attempt(&python, "1", "killed"));
-    assert!(!attempt(&python, "2", "killed"));
-    assert!(attempt(&python, "3", "closed"));
+    let is_kept = |said: &str, number: u32| {
+        said.contains(&format!("is kept as {}.killed-{number};", path.display()))
+    };
+    assert_eq!(attempt(&python, "1", "killed"), (false, String::new()));
+    let (succeeded, said) = attempt(&python, "2", "killed");
+    assert!(!succeeded && is_kept(&said, 1), "{said}");
+    let (succeeded, said) = attempt(&python, "3", "closed");
+    assert!(succeeded && is_kept(&said, 2), "{said}");
     // A closed log may be replaced.
-    assert!(attempt(&python, "4", "closed"));
+    assert_eq!(attempt(&python, "4", "closed"), (true, String::new()));
     let shown = "
 import h5py, os, sys
 names = sorted(name for name in os.listdir(sys.argv[1]) if not name.endswith('-journal'))
@@ -154,10 +160,14 @@ print(*[(name, int(h5py.File(os.path.join(sys.argv[1], name), 'r')['attempt'][()
     let kept = "('out.h5.killed-1', 1) ('out.h5.killed-2', 2)";
     assert_eq!(said.trim(), format!("('out.h5', 4) {kept}"));
     // Unless the user has declared it worthless.
-    assert!(!attempt(&python, "5", "killed"));
+    assert_eq!(attempt(&python, "5", "killed"), (false, String::new()));
     let mut variables = connector.used();
     variables.push(("H5LOGFS_DISCARD_UNCLOSED", "yes".into()));
-    assert!(attempt(&plain.with_variables(variables), "6", "closed"));
+    let python_that_discards = plain.with_variables(variables);
+    assert_eq!(
+        attempt(&python_that_discards, "6", "closed"),
+        (true, String::new())
+    );
     let said = python.run(shown, &[dir.path()]);
     assert_eq!(said.trim(), format!("('out.h5', 6) {kept}"));
 }

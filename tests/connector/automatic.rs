@@ -97,11 +97,11 @@ os._exit(0)
         let told = said(&recover.unwrap());
         let words = match when {
             "never" => {
-                "the newest is flush 3, an automatic one: its program has asked for none".into()
+                "the newest is flush 3, an automatic one: its program has requested none".into()
             }
             "now" => "recovered 4 flushes".into(),
             _ => format!(
-                "the newest is flush {flush}, an automatic one; the last that its program asked for is {asked}"
+                "the newest is flush {flush}, an automatic one; the last one that its program requested is {asked}"
             ),
         };
         assert!(told.contains(&words), "{words}: {told}");

@@ -47,7 +47,7 @@ fn what_is_wrong_is_found() {
     assert_line(
         &good,
         "good: HDF5_VOL_CONNECTOR=",
-        &["fsync=flush", "takes it"],
+        &["fsync=flush", "accepts it"],
     );
     let of_hdf5 = |line: &&String| line.starts_with("bad: ") && !line.contains("fuse");
     assert_eq!(good.iter().find(of_hdf5), None);
@@ -132,5 +132,5 @@ fn a_program_that_plugins_do_not_find_is_told() {
     assert_line(&lines, &format!("good: {name}, for "), &of_plugin);
     fs::remove_file(&program).unwrap();
     symlink("/bin/echo", &program).unwrap();
-    assert_line(&found(), "bad: ", &[&name, "and not h5logfs"]);
+    assert_line(&found(), "bad: ", &[&name, ", not h5logfs"]);
 }

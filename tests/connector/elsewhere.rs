@@ -57,7 +57,7 @@ def refused(act):
     try:
         act()
     except (OSError, RuntimeError, ValueError, KeyError) as e:
-        assert 'is only read there' in str(e), e
+        assert 'is read-only through the link' in str(e), e
     else:
         raise AssertionError('it is not refused')
 f = h5py.File('main.h5', 'w')

@@ -289,7 +289,7 @@ if os.getuid() == 0:
     os.setuid(65534)
 try:
     h5py.File('run.h5', 'w')
-    print('written over')
+    print('overwritten')
 except OSError as e:
     print('Permission denied' in str(e) or str(e))
 print(os.listdir('.'))

@@ -129,3 +129,46 @@ fn a_plug_in_has_its_own_entry_points_and_needs_no_libhdf5() {
         assert!(fs::metadata(&plugin).unwrap().is_file());
     }
 }
+
+/// The module of a site sets `HDF5_PLUGIN_PATH` for everybody. What programs of PyPI write and read stays as it is. The wheel of
+/// netCDF4 looks for its filters only where the variable is not set, so the documents tell users to append its directory.
+#[test]
+fn a_module_for_everybody_leaves_programs_as_they_are() {
+    let Some(python) = Python::new() else { return };
+    let code = "
+import os, sys
+import netCDF4
+import h5py, numpy as np, xarray
+os.chdir(sys.argv[1])
+with h5py.File('plain.h5', 'w') as file:
+    file.create_dataset('x', data=np.arange(100.0), compression='gzip')
+assert h5py.File('plain.h5')['x'][:].sum() == 4950
+xarray.Dataset({'x': ('t', np.arange(100.0))}).to_netcdf('plain.nc')
+for engine in ['netcdf4', 'h5netcdf']:
+    assert xarray.open_dataset('plain.nc', engine=engine).x.sum() == 4950
+for name in ['zlib', 'zstd', 'bzip2', 'blosc_lz4']:
+    try:
+        with netCDF4.Dataset(name + '.nc', 'w') as file:
+            file.createDimension('t', 100)
+            file.createVariable('x', 'f8', ('t',), compression=name)[:] = np.arange(100.0)
+        assert netCDF4.Dataset(name + '.nc')['x'][:].sum() == 4950
+        print(name)
+    except RuntimeError as e:
+        assert 'undefined filter' in str(e), e
+";
+    let filters = "import netCDF4, os; print(os.path.dirname(netCDF4.__file__) + '/plugins')";
+    let filters = python.run(filters, &[]);
+    let connector = Connector::new();
+    let plugins = connector.plugins().display().to_string();
+    for (path, written) in [
+        (plugins.clone(), "zlib\n"),
+        (
+            format!("{plugins}:{}", filters.trim()),
+            "zlib\nzstd\nbzip2\nblosc_lz4\n",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let python = python.with_variables(vec![("HDF5_PLUGIN_PATH", path.into())]);
+        assert_eq!(python.run(code, &[dir.path()]), written);
+    }
+}

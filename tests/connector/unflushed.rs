@@ -93,7 +93,7 @@ fn a_program_that_never_flushed_loses_nothing_without_a_word() {
             &["MB in 1 rank that no flush covers"],
         );
     }
-    says(dir, &["check", "log.h5"], &["not wholly flushed"]);
+    says(dir, &["check", "log.h5"], &["later data are not flushed"]);
     says(
         dir,
         &["recover", "--dry-run", "log.h5"],
@@ -112,7 +112,7 @@ fn a_program_that_never_flushed_loses_nothing_without_a_word() {
         before - after < 64 << 10,
         "{before} bytes, {after} of them kept"
     );
-    says(dir, &["recover", "log.h5"], &["closed already", kept]);
+    says(dir, &["recover", "log.h5"], &["already closed", kept]);
     says(
         dir,
         &["recover", "--discard-unflushed", "log.h5"],
@@ -131,7 +131,7 @@ fn what_is_spilled_before_the_first_flush_can_be_taken_in() {
     says(
         dir.path(),
         &["recover", "--unflushed", "log.h5"],
-        &["taken in", "/rows grows from", "recovered 2 flushes"],
+        &["merged", "/rows grows from", "recovered 2 flushes"],
     );
     assert_eq!(names_in(dir.path()), ["log.h5"]);
     let rows: usize = python
@@ -162,7 +162,7 @@ fn what_a_program_wrote_after_its_flush_is_shown_and_taken_in() {
         dir.path(),
         &["recover", "--unflushed", "log.h5"],
         &[
-            "taken in",
+            "merged",
             "/rows grows from [0, 10000]",
             "recovered 2 flushes",
         ],
@@ -275,7 +275,7 @@ fn files_of_spilled_data_go_along_with_a_log_that_is_kept() {
         [&["log.h5".to_owned()], &parts[..]].concat()
     );
     assert_eq!(names_in(&spill_dir(&dir.path().join(kept))), spilled);
-    let taken = ["taken in", "recovered 3 flushes"];
+    let taken = ["merged", "recovered 3 flushes"];
     says(dir.path(), &["recover", "--unflushed", kept], &taken);
     assert_eq!(names_in(dir.path()), ["log.h5", kept]);
     let code = "
@@ -350,7 +350,7 @@ fn ranks_that_were_killed_have_each_what_it_had() {
     says(
         dir,
         &["recover", "--unflushed", "log.h5"],
-        &["taken in", "recovered 2 flushes"],
+        &["merged", "recovered 2 flushes"],
     );
     assert_eq!(names_in(dir), ["log.h5"]);
     let counts = rows_of_ranks(&python, &victim.places.log());
@@ -384,7 +384,8 @@ fn ranks_go_on_from_what_no_flush_covers() {
     };
     let before = names_in(victim.places.logs.path());
     let refused = goes_on(&[("H5LOGFS_PROGRAM", "/nowhere/h5logfs")]);
-    let reason = "unflushed data are taken in by the program h5logfs, and /nowhere/h5logfs cannot be started";
+    let reason =
+        "unflushed data are merged by the program h5logfs, and /nowhere/h5logfs cannot be started";
     assert!(refused[0].contains(reason), "{refused:?}");
     assert_eq!(refused, vec![refused[0].clone(); RANKS as usize]);
     assert_eq!(names_in(victim.places.logs.path()), before);

@@ -133,7 +133,7 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
     if verdict == Verdict::Good {
         let (_dir, path) = copy();
         case.take_in(&path, flush)
-            .map_err(|e| format!("unflushed data are taken in: {e}"))?;
+            .map_err(|e| format!("unflushed data are merged: {e}"))?;
     }
     if case.work == Work::Writer && verdict == Verdict::Good {
         let (_dir, path) = copy();

@@ -172,5 +172,5 @@ fn every_open_sees_the_newest_flush_and_any_flush_can_be_opened() {
         &dir.path().join("none"),
     );
     let said = said.unwrap_err();
-    assert!(said.contains("do not tell their times"), "{said}");
+    assert!(said.contains("have no recorded times"), "{said}");
 }

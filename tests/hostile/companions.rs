@@ -89,7 +89,7 @@ impl Shared {
 
     fn run(&self, command: &str, file: &str) -> Output {
         let mut run = Command::new(tested_program());
-        run.args([command, "-o", &self.options()]);
+        run.args([command, "--option", &self.options()]);
         run.arg(self.at(file)).output().unwrap()
     }
 }

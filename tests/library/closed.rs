@@ -481,7 +481,7 @@ fn a_log_with_a_journal_of_an_earlier_time_is_not_settled_before_that_is_gone() 
     };
     let refused = settle().unwrap_err().to_string();
     assert!(
-        refused.contains("a journal of an earlier time lies beside it"),
+        refused.contains("an older journal is beside it"),
         "{refused}"
     );
     assert!(fs::read(place.path()).unwrap() == place.closed);

@@ -94,7 +94,7 @@ fn netcdf_files_with_logs_become_netcdf_4_files() {
         let burst = format!("burst_dir={}", burst.display());
         let mut options = vec!["--verify", "--deflate", "2", "--shuffle"];
         if case.name == pnetcdf::ELSEWHERE {
-            options.extend(["-o", &burst]);
+            options.extend(["--option", &burst]);
         }
         let out = dir.path().join(format!("{}.nc4", case.name));
         compacted(&dir.path().join(&case.name).join("file.nc"), &out, &options).unwrap();

@@ -48,7 +48,7 @@ fn a_summary_stands_before_a_line_for_each_dataset() {
     let expected = "\
 nd.log.h5: Log VOL log
   as HDF5: 38304 bytes, 2488 of them metadata
-  5 logged datasets, 0 of them not wholly written; 20 records, 20 blocks, 7136 bytes logged
+  5 logged datasets, 0 incomplete; 20 records, 20 blocks, 7136 bytes logged
 DATASET  TYPE  SHAPE         CHUNK         FILTERS  RECORDS    LOGGED  COVERED
 /cols    f64   {12, 40}      {12, 40}      -              4  3.75 KiB  100.0 %
 /d1      i32   {64}          {64}          -              4     256 B  100.0 %
@@ -85,7 +85,7 @@ fn what_is_not_wholly_written_is_told_by_index() {
     let path = dir.path().join("steps.h5");
     steps().write(&path);
     let expected = "\
-steps.h5: 1 of 2 logged datasets not wholly written
+steps.h5: 1 of 2 logged datasets incomplete
 /steps [5, 4]: 65.0 % covered; along dimension 0:
   2: nothing written
   3: 25.0 % written
@@ -103,10 +103,7 @@ steps.h5: 1 of 2 logged datasets not wholly written
     assert_eq!(steps["gaps"], json!([gap(2, 0.0), gap(3, 0.25)]));
 
     let said = printed(&[], &[&path]);
-    assert!(
-        said.contains("2 logged datasets, 1 of them not wholly written"),
-        "{said}"
-    );
+    assert!(said.contains("2 logged datasets, 1 incomplete"), "{said}");
 }
 
 /// A damaged log can declare any number of gaps.

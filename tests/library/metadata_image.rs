@@ -209,11 +209,11 @@ fn each_flush_shows_its_objects_and_an_append_begins_with_the_last_ones() {
     drop(log);
     let refused = said_by(&run(&["recover", "--last-flush", "1"], &path));
     let words =
-        "its last append began after flush 2, and what it had after flush 1 is not known any more";
+        "its last append began after flush 2, and what it had after flush 1 is no longer known";
     assert!(refused.contains(words), "{refused}");
     assert_eq!(shown(&path), after(3));
     let said = succeeds(&["recover"], &path);
-    assert!(said.contains("recovered 3 flushes of 1 datasets"), "{said}");
+    assert!(said.contains("recovered 3 flushes of 1 dataset"), "{said}");
     assert_eq!(shown(&path), after(3));
 }
 

@@ -534,7 +534,7 @@ fn what_cannot_be_settled_is_left_as_it_is() {
     let log = at("log.h5");
     fs::copy(corpus, &log).unwrap();
     let (done, said) = h5logfs(&["--undo"], &log);
-    assert!(!done && said.contains("there is no record"), "{said}");
+    assert!(!done && said.contains("it has no record"), "{said}");
 }
 
 /// The log has lost a part of its data. Another dataset is readable.

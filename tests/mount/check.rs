@@ -80,7 +80,7 @@ fn other_files_and_directories_are_understood() {
         run("check fill.log.h5 fill.expected.h5"),
         (true, format!("fill.log.h5: good\n{plain}"))
     );
-    let none = format!("{plain}h5logfs: there is no log among these files\n");
+    let none = format!("{plain}h5logfs: none of these files is a log\n");
     assert_eq!(run("check fill.expected.h5"), (false, none));
     let all = "fill.log.h5: good\nsubfile.log.h5: good\n";
     assert_eq!(run("check ."), (true, all.to_owned()));

@@ -78,7 +78,7 @@ fn assert_refused(dir: &Path, command: &mut Command, words: &str) {
 }
 
 const REPLACE: &str = "--force";
-const IS_READ: &str = "is read, so it is not written over";
+const IS_READ: &str = "is the input, so it is not overwritten";
 
 #[test]
 fn no_command_replaces_its_own_log() {
@@ -234,7 +234,7 @@ fn nothing_is_written_to_a_mount_or_over_what_one_shows() {
             assert_refused(dir.path(), &mut command, "where nothing can be written");
         }
         let mut command = make(command, &[&mounted.join("file.nc"), &at("file.nc")]);
-        command.args([REPLACE, "-o", "netcdf=hdf5"]);
+        command.args([REPLACE, "--option", "netcdf=hdf5"]);
         assert_refused(dir.path(), &mut command, IS_READ);
     }
 }
@@ -275,7 +275,7 @@ fn what_cannot_go_through_a_pipe_is_refused_with_a_reason() {
             let standard_input = File::open(&log).unwrap();
             assert_refused(dir.path(), program.stdin(standard_input), words);
         };
-        refuse(&[Path::new("-"), Path::new("-")], "not a pipe");
+        refuse(&[Path::new("-"), Path::new("-")], "from a pipe");
         refuse(&[&log, &pipe], "direct standard output there");
     }
     let nowhere = dir.path().join("nowhere");
@@ -523,4 +523,25 @@ fn a_file_that_is_made_gives_no_wider_rights() {
     set(&out, 0o600);
     run(make("export", &[Path::new("--force"), &log, &out]));
     assert_eq!(mode(), 0o600);
+}
+
+/// `-o` names the output, as in other programs. Options of layouts follow `--option`.
+#[test]
+fn the_output_may_follow_o() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = corpus("corpus/fill.log.h5");
+    for command in ["export", "compact"] {
+        let at = |name: &str| dir.path().join(format!("{command}-{name}"));
+        let run = |arguments: &[&Path]| make(command, arguments).output().unwrap();
+        let (usual, after_o) = (at("usual.h5"), at("after-o.h5"));
+        let o = Path::new("-o");
+        for output in [run(&[&log, &usual]), run(&[&log, o, &after_o])] {
+            assert!(output.status.success(), "{}", messages(&output));
+        }
+        assert!(fs::read(&usual).unwrap() == fs::read(&after_o).unwrap());
+        let both = run(&[&log, &at("new.h5"), o, "subfile_dir=.".as_ref()]);
+        assert_eq!(both.status.code(), Some(2));
+        let tip = "options of layouts follow --option: `--option subfile_dir=.`";
+        assert!(messages(&both).contains(tip), "{}", messages(&both));
+    }
 }

@@ -130,7 +130,7 @@ fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     grow(&mut other, 0, b"x");
     fs::rename(other.journal_path(), log.journal_path()).unwrap();
     fs::rename(&elsewhere, &path).unwrap();
-    assert_eq!(text.line(), "another log has taken its place\n");
+    assert_eq!(text.line(), "another log has replaced it\n");
     assert!(text.line().contains("flush 1: "));
 }
 

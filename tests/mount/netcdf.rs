@@ -137,7 +137,7 @@ fn a_classic_file_without_logs_is_hdf5_where_that_is_asked_for() {
     expect_no_difference(&jobs);
     let case = &cases[0];
     let file = dir.path().join(&case.name);
-    let options = ["-o", "netcdf=hdf5"];
+    let options = ["--option", "netcdf=hdf5"];
     let shown = fs::read(mounted.join(&case.name)).unwrap();
     assert!(export(&file, &options) == shown);
     for command in ["check", "inspect"] {
@@ -255,7 +255,7 @@ fn logs_in_another_directory() {
     let dir = lay_out(std::slice::from_ref(&case));
     let file = dir.path().join(&case.name).join("file.nc");
     let option = format!("burst_dir={}", file.with_file_name("bb").display());
-    let options = ["-o", &option];
+    let options = ["--option", &option];
     let mounted = Mounted::new(dir.path(), &option);
     let shown = mounted.join(&case.name).join("file.nc");
     expect_no_difference(&[case.job(&shown)]);

@@ -121,7 +121,7 @@ fn a_log_without_its_journal_or_beside_another_one_is_told() {
     other.line(r#"{"commit":{"flush":1,"ends":[8192]}}"#);
     fs::write(log.journal_path(), &other.journal).unwrap();
     let closed = run(&["recover", "log.h5"], dir.path());
-    assert_says(&closed, true, &["closed already, nothing to do"]);
+    assert_says(&closed, true, &["already closed, nothing to do"]);
     assert!(log.journal_path().exists());
     // The begun log has no flush. Its job may have wanted to replace this one.
     fs::write(log.journal_path(), begun).unwrap();
@@ -248,7 +248,7 @@ fn a_job_of_another_node_may_run_where_locks_are_not_seen() {
     let output = run(&["check", "log.h5"], dir.path());
     let words = [
         "process 1 on elsewhere",
-        "if locks of that node are seen here",
+        "unless locks of that node are not visible here",
     ];
     assert_says(&output, true, &words);
 }

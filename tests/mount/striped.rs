@@ -11,7 +11,7 @@ fn run(command: &str, options: &str, arguments: &[&Path]) -> Output {
     let mut program = Command::new(PROGRAM);
     program.arg(command);
     if !options.is_empty() {
-        program.args(["-o", options]);
+        program.args(["--option", options]);
     }
     program.args(arguments).output().unwrap()
 }

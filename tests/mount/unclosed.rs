@@ -212,7 +212,7 @@ for path in sys.argv[1:]:
     let exported = out.path().join("exported.h5");
     let export = |option: &str| {
         let mut command = Command::new(tested_program());
-        command.args(["export", "-o", option, "--force"]);
+        command.args(["export", "--option", option, "--force"]);
         let output = command.arg(log.path()).arg(&exported).output().unwrap();
         assert!(output.status.success(), "{}", messages(&output));
         python.run(code, &[&exported])
@@ -304,7 +304,7 @@ fn what_is_recovered_is_a_closed_file() {
     let log = Log::usual();
     let (good, said) = log.recover(&[]);
     assert!(
-        good && said.contains("recovered 2 flushes of 1 datasets"),
+        good && said.contains("recovered 2 flushes of 1 dataset"),
         "{said}"
     );
     assert!(!log.journal_path().exists());
@@ -315,7 +315,7 @@ fn what_is_recovered_is_a_closed_file() {
     // The command can be repeated, but a closed log has no flushes to drop.
     let (good, said) = log.recover(&[]);
     assert!(
-        good && said.contains("closed already, nothing to do"),
+        good && said.contains("already closed, nothing to do"),
         "{said}"
     );
     let (good, said) = log.recover(&["--last-flush", "1"]);

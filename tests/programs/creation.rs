@@ -413,7 +413,7 @@ pub fn taken_away(job: &Job) {
         // A file with the same bytes is another file.
         if name != "folder" {
             on_first(&|| assert!(fs::copy(&aside, &part).unwrap() > 0));
-            let taken = "another file has taken its name";
+            let taken = "another file has its name now";
             job.failed(rows.file.flush(), "flush", Some(rank), taken);
             job.failed(rows.file.close(), "flush", Some(rank), taken);
         }

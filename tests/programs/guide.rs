@@ -1,11 +1,11 @@
-//! The programs of docs/user-guide.md. A test compares them line by line.
+//! The programs of docs/writing.md. A test compares them line by line.
 
 use h5logfs_writer::Dataset;
 use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
 use mpi::traits::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let universe = mpi::initialize().ok_or("MPI runs already")?;
+    let universe = mpi::initialize().ok_or("MPI is already running")?;
     let world = universe.world();
     let (rank, ranks) = (world.rank() as u64, world.size() as u64);
     const CELLS: u64 = 1000;

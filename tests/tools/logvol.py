@@ -316,7 +316,8 @@ def check_writer(file):
     name = h5py.h5a.open(file.id, b"_h5logfs_writer")
     datatype = name.get_type()
     need(isinstance(datatype, h5t.TypeStringID) and not datatype.is_variable_str(), "type of _h5logfs_writer")
-    need(file.attrs["_h5logfs_writer"].startswith(b"h5logfs "), "value of _h5logfs_writer")
+    text = file.attrs["_h5logfs_writer"]
+    need(text.startswith(b"h5logfs ") and b"This is an h5logfs log" in text, "value of _h5logfs_writer")
 
 
 def check(path, expected, foreign=False):

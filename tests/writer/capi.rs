@@ -412,18 +412,16 @@ print(len(rows))
 #[test]
 #[ignore = "make test-deb"]
 fn the_debian_package_has_the_library() {
-    let cargo_deb = Command::new(env!("CARGO"))
-        .args(["deb", "--version"])
-        .output();
-    if !cargo_deb.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: cargo-deb is not installed");
+    let needed = Command::new("dpkg-shlibdeps").arg("--version").output();
+    if !needed.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: dpkg-dev is not installed");
         return;
     }
     let _built = Installed::get();
     let dir = tempfile::tempdir().unwrap();
     run(make("deb-writer")
         .arg(format!("DEBDIR={}", dir.path().display()))
-        .arg("CARGO_DEB_FLAGS=--fast --quiet"));
+        .env("DEB_COMPRESSION", "none"));
     let made = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap();
     let name = made.file_name().into_string().unwrap();
     assert!(name.starts_with("h5logfs-writer_"), "{name}");

@@ -153,7 +153,7 @@ fn what_cannot_be_is_refused_once() {
             1,
             "exists already (--force replaces it)",
         ),
-        (&log, "--force", 1, "is not written over"),
+        (&log, "--force", 1, "is not overwritten"),
         (&mine, "--unknown", 2, "unexpected argument '--unknown'"),
     ];
     check_all(cases, |(out, option, status, message)| {

@@ -33,7 +33,7 @@ fn recover(cases: &Cases) {
         let words = if case.path.contains("killed") {
             "recovered"
         } else {
-            "closed already"
+            "already closed"
         };
         let told = said(&output);
         assert!(output.status.success() && told.contains(words), "{told}");

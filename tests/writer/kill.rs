@@ -44,7 +44,7 @@ fn a_running_job_is_told_from_a_dead_one() {
         let output = export.output().unwrap();
         let refusal = crate::common::readers::said(&output);
         assert!(
-            !output.status.success() && refusal.contains("is not written over"),
+            !output.status.success() && refusal.contains("is not overwritten"),
             "{refusal}"
         );
     }
@@ -55,7 +55,7 @@ fn a_running_job_is_told_from_a_dead_one() {
     assert_eq!(state(&pattern), "ended");
     let (good, said) = pattern.places().h5logfs("check");
     assert!(good && said.contains("its job has ended"), "{said}");
-    for words in ["recovered ", "closed already, nothing to do"] {
+    for words in ["recovered ", "already closed, nothing to do"] {
         let (good, said) = pattern.places().h5logfs("recover");
         assert!(good && said.contains(words), "{said}");
     }

@@ -76,7 +76,7 @@ fn closed_logs_survive(subfiles: &str, python: &Python) {
     let said = run(Command::new(PROGRAM)
         .arg("recover")
         .arg(cut.0.join("log.h5")));
-    assert!(said.contains("closed already"), "{said}");
+    assert!(said.contains("already closed"), "{said}");
 }
 
 #[test]

@@ -219,7 +219,7 @@ fn ranks_close_a_log_as_one_process_does() {
 
 #[test]
 fn what_the_writer_did_not_make_is_refused() {
-    let other = "it is no log of h5logfs";
+    let other = "this is not a log of h5logfs";
     // A log of the Log VOL connector, plain HDF5, and nothing.
     Place::with("tests/corpus/records.log.h5").refuses(&[other]);
     Place::with("tests/corpus/records.expected.h5").refuses(&[other]);

@@ -39,7 +39,7 @@ impl IndexDir {
     /// where nothing can be kept there.
     pub fn usual(size: u64) -> Result<(PathBuf, Arc<Store>), Fault> {
         let path = directories::indexes()
-            .ok_or_else(|| Fault::Refused("there is no home to keep indexes in".into()))?;
+            .ok_or_else(|| Fault::Refused("there is no home directory for indexes".into()))?;
         let parents = path.parent().map_or(Ok(()), |parent| {
             DirBuilder::new().recursive(true).mode(0o700).create(parent)
         });

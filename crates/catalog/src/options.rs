@@ -117,7 +117,7 @@ const OWN: [ReadOption; 9] = [
         "index_dir",
         "DIR|none",
         "directory for the indexes of log files, which later readers use; none: keep no indexes",
-        "/var/cache/h5logfs for root, else h5logfs in the user's cache directory",
+        "/var/cache/h5logfs for root, otherwise h5logfs in the user's cache directory",
         |options, name, value| {
             options.index_dir = index_dir(name, value)?;
             Ok(())
@@ -156,7 +156,7 @@ const OWN: [ReadOption; 9] = [
     option(
         "scan_time",
         "SECONDS",
-        "time of a scan by the clock",
+        "elapsed time of a scan",
         "300",
         |options, name, value| {
             options.scans.time = seconds(name, value)?;
@@ -166,8 +166,8 @@ const OWN: [ReadOption; 9] = [
     option(
         "scan_user",
         "NAME",
-        "user as which scans run that root starts",
-        "h5logfs if this user exists, else nobody",
+        "user for the scans that root starts",
+        "h5logfs if this user exists, otherwise nobody",
         |options, name, value| {
             options.scans.user = Some(text(name, value)?);
             Ok(())

@@ -62,7 +62,7 @@ impl HeldFile {
     /// another file.
     pub fn replace_by(&self, again: File) -> io::Result<()> {
         if Inode::of(&again)? != self.inode {
-            return Err(io::Error::other("another file has taken its name"));
+            return Err(io::Error::other("another file has its name now"));
         }
         if !self.is_there() {
             return Err(io::Error::other("the program has closed its descriptor"));

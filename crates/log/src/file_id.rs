@@ -51,12 +51,12 @@ impl FileId {
         (mark == MARK).then_some(found)
     }
 
-    /// Fails where a file does not have this identifier: another file has taken its name.
+    /// Fails where a file does not have this identifier: another file has its name now.
     pub fn check(&self, file: &File) -> io::Result<()> {
         if FileId::of(file)? == Some(*self) {
             Ok(())
         } else {
-            Err(io::Error::other("another file has taken its name"))
+            Err(io::Error::other("another file has its name now"))
         }
     }
 }

@@ -285,7 +285,7 @@ fn why_none(path: &Path) -> Option<String> {
         (Some(Ok(_)), Ok(_)) => {
             format!("{what}, but its index, {FILE}, belongs to another user than the directory")
         }
-        _ => format!("{what} whose index, {FILE}, is no regular file, or cannot be opened"),
+        _ => format!("{what} whose index, {FILE}, is not a regular file, or cannot be opened"),
     })
 }
 

@@ -112,7 +112,7 @@ pub fn find_members(
 pub fn whole_file(file: &SourceFile) -> Result<FileAndMembers> {
     let user_block = find_signature(file)?.ok_or_else(|| Error::NotALog {
         path: file.path().to_owned(),
-        reason: "it is no HDF5 file".into(),
+        reason: "it is not an HDF5 file".into(),
     })?;
     let member = FlatMember {
         source: Some(0),

@@ -450,7 +450,7 @@ impl SourceFile {
         }
         if self.is_settled()? {
             let reason =
-                "it was settled since it was opened, and is no log any more: open it again";
+                "it was settled since it was opened, and is no longer a log: open it again";
             return Err(Error::of(&self.path, reason));
         }
         // Another file may have been copied into this one.

@@ -144,6 +144,11 @@ impl Aside {
         failures.collect::<Vec<_>>().join("; ")
     }
 
+    /// The path of the log that stays aside; `None` if there is none.
+    pub fn log_that_stays(&self) -> Option<&Path> {
+        (self.stays && !self.kept.is_empty()).then_some(&*self.name)
+    }
+
     /// Removes all parts, unless they are to stay. The new log is made, so a part that cannot be removed is no failure.
     pub fn remove(&mut self) {
         if self.stays {

@@ -194,10 +194,12 @@ impl Creation {
         is_new(path, &self.id)
     }
 
-    /// Removes the previous files, once all ranks have the new log open. Returns the journal on the first rank.
-    pub fn complete(mut self) -> Option<Journal> {
+    /// Removes the previous files, once all ranks have the new log open. Returns, on the first rank, the journal, and the path of
+    /// the previous log if that was kept.
+    pub fn complete(mut self) -> (Option<Journal>, Option<PathBuf>) {
+        let kept = self.aside.log_that_stays().map(Path::to_owned);
         self.aside.remove();
-        self.journal
+        (self.journal, kept)
     }
 }
 
@@ -283,7 +285,7 @@ mod tests {
         let mut creation = Creation::new(log, OTHER, &options);
         let header = Header::new(&OTHER, 1, 0, 0);
         drop(creation.begin(&header, &options).unwrap());
-        let journal = creation.complete().unwrap();
+        let journal = creation.complete().0.unwrap();
         fs::write(log, "closed").unwrap();
         journal.remove().unwrap();
     }

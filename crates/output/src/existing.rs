@@ -180,7 +180,7 @@ impl Existing {
         };
         if log.id().is_none() {
             return Err(Fault::Refused(format!(
-                "{}: it is no log of h5logfs: only logs that its writer or its VOL connector has made are opened again",
+                "{}: this is not a log of h5logfs: only logs of its writer or its VOL connector can be opened again",
                 path.display()
             )));
         }

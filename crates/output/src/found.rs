@@ -41,7 +41,7 @@ impl FoundLog {
         let file = open(path, true).map_err(about)?;
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => Err(Fault::Refused(format!(
-                "{}: another program changes it, as its lock shows: wait until that ends",
+                "{}: another program changes it, as its lock shows: wait until it ends",
                 path.display()
             ))),
             // Some file systems have no locks.

@@ -15,8 +15,8 @@ pub fn check_nodes(ranks: &Ranks, file_ranks: &Ranks) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::Refused(
-        "several nodes of the job would write this file, which is on NFS, and write over each other's bytes there: have the \
-         ranks of one node write it, or each node a file of its own (subfiles)"
+        "several nodes of the job would write this file, which is on NFS, and overwrite each other's bytes there: let the \
+         ranks of one node write it, or give each node a file of its own (subfiles)"
             .into(),
     ))
 }

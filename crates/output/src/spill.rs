@@ -54,7 +54,7 @@ impl Aside {
         // Another rank may have made it, and this node may see new names late.
         let found = when_there(|| dir.symlink_metadata())?;
         if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-            let reason = format!("{} is no directory of this user", dir.display());
+            let reason = format!("{} is not a directory of this user", dir.display());
             return Err(io::Error::other(Fault::Refused(reason)));
         }
         let mut options = File::options();

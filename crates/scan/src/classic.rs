@@ -62,7 +62,7 @@ impl LayoutObjects for ClassicObjects {
             return Err(format!("another stub dataset has the id {id}, too").into());
         }
         if h5::dataset_space(dataset)?.rank() != Some(0) {
-            return Err("a stub dataset that is no scalar".into());
+            return Err("a stub dataset that is not a scalar".into());
         }
         let dims = integers(DIMS, MAX_RANK)?.unwrap_or_default();
         let dims = dims.into_iter().map(layout_objects::extent);

@@ -57,7 +57,10 @@ impl ClosedLog {
             seal,
         );
         let log = log.map_err(bad)?.ok_or_else(|| {
-            bad("it is no log; `h5logfs settle --undo` makes one of a log that was settled".into())
+            bad(
+                "it is not a log; `h5logfs settle --undo` makes one of a log that was settled"
+                    .into(),
+            )
         })?;
         let image = image(&file, &log, &settings).map_err(bad)?;
         log.sources.check_unchanged()?;

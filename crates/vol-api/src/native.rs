@@ -109,7 +109,7 @@ fn memory_space(library: &'static Library, elements: u64) -> Result<Space, Fault
 fn size_of(library: &Library, list: &BlockList) -> Result<usize, Fault> {
     // SAFETY: the library accepts any identifier.
     match library.quietly(|f| unsafe { (f.H5Tget_size)(list.memory_type) }) {
-        0 => Err("the type of the elements in memory is no datatype".into()),
+        0 => Err("the type of the elements in memory is not a datatype".into()),
         size => Ok(size),
     }
 }

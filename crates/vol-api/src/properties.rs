@@ -39,7 +39,7 @@ fn has<T>(library: &Library, list: Id, property: &Property<T>) -> Result<bool, F
     match library.quietly(|f| unsafe { (f.H5Pisa_class)(list, class) }) {
         0 => Ok(false),
         1.. => Ok(true),
-        _ => Err("the identifier is no property list".into()),
+        _ => Err("the identifier is not a property list".into()),
     }
 }
 

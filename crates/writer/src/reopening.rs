@@ -58,7 +58,7 @@ pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<Reopened> {
         Ok((base.onto(&image)?, image.to_bytes()))
     })?;
     let told = MetadataImage::from_bytes(found.told());
-    let told = told.ok_or_else(|| Fault::from("the first rank has told no objects"));
+    let told = told.ok_or_else(|| Fault::from("the first rank has sent no objects"));
     let (ready, told) = match told.and_then(|image| Ok((outline(&image)?, image))) {
         Ok(told) => (checked, Some(told)),
         // A rank that fails still takes part in the collective call, so no rank waits for it.

@@ -21,6 +21,7 @@ use super::{CompactArgs, count, incomplete, report};
 use crate::cli::examples;
 use crate::cli::missing;
 use crate::cli::progress::Lines;
+use crate::cli::shared;
 use crate::cli::target::{NewFile, TemporaryName, open_made};
 use crate::cli::{LogScanner, Scanned};
 use h5logfs_common::fault::{Fault, Kind};
@@ -41,8 +42,9 @@ pub const NAME: &str = "h5logfs-compact-mpi";
 #[command(
     name = NAME,
     version,
+    override_usage = "mpirun … h5logfs-compact-mpi [OPTIONS] FILE OUT\n       mpirun … h5logfs-compact-mpi [OPTIONS] FILE -o OUT",
     mut_arg("out", |out| out.help("The file to write, which appears when it is complete")),
-    mut_arg("jobs", |jobs| jobs.help("Threads of each process that read and compress; one if not given")),
+    mut_arg("jobs", |jobs| jobs.help("Number of threads of each process that read and compress; one if not given")),
 )]
 pub struct JobArgs {
     #[command(flatten)]
@@ -51,7 +53,7 @@ pub struct JobArgs {
 
 /// The command line with examples.
 pub fn command_line() -> Command {
-    examples::add_own_to(JobArgs::command())
+    examples::add_own_to(shared::add_own_to(JobArgs::command()))
 }
 
 /// Fails if the processes of a job have different arguments. Collective.
@@ -78,7 +80,7 @@ pub fn run(args: &JobArgs, ranks: &Ranks) -> Result<(), JobError> {
     };
     let place = job.place()?;
     let source = job.source()?;
-    let name = args.paths.out.display().to_string();
+    let name = args.paths.out().display().to_string();
     let written = job.write(&source, place.as_ref());
     let compacted = written.map_err(|e| e.about(format!("cannot write {name}")))?;
     let left_out = compacted.map_or_else(Vec::new, |compacted| compacted.left_out);
@@ -235,7 +237,8 @@ fn open(path: &Path, how: &OpenOptions) -> Result<File> {
     let path_shown = path.display();
     open_made(path, how).map_err(|e| match e.downcast_ref::<io::Error>() {
         Some(e) if e.kind() == io::ErrorKind::NotFound => anyhow!(
-            "{path_shown} is not here, but the first rank has made it: all nodes of the job have to share its directory"
+            "{path_shown} is missing on this node, although the first rank has created it: all nodes of the job must \
+             share its directory"
         ),
         _ => anyhow!("{path_shown}: {e}"),
     })

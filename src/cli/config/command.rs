@@ -9,7 +9,7 @@ use super::{Config, Setting, usual_file};
 use crate::cli::mount::options::{self, MountOption, Value};
 use crate::cli::output::Output;
 
-/// Check the configuration file, or show which options hold for a mount
+/// Check the configuration file, or show which options apply to a mount
 #[derive(Debug, Clone, Args)]
 #[command(
     override_usage = "h5logfs config --check [FILE]\n       h5logfs config [--config FILE] [SRC] MNT"
@@ -55,7 +55,7 @@ pub(in crate::cli) fn no_source(point: &Path) -> String {
 
 fn check(file: Option<PathBuf>) -> Result<()> {
     let Some(path) = file.or_else(usual_file) else {
-        bail!("there is no configuration file of yours to check");
+        bail!("you have no configuration file to check");
     };
     Config::read(&path)?;
     writeln!(Output::stdout(), "{}: ok", path.display())?;

@@ -95,7 +95,7 @@ impl Parser<'_> {
             self.take(table, MOUNT, format_args!("[[{MOUNT}]]"));
         for key in table.keys() {
             let line = self.line(key.span().start);
-            let expected = format_args!("expected are [{DEFAULTS}] and [[{MOUNT}]]");
+            let expected = format_args!("expected [{DEFAULTS}] or [[{MOUNT}]]");
             self.error(line, format_args!("{key}: unknown key; {expected}"));
         }
         let mounts = mounts.into_iter().flatten();
@@ -190,7 +190,7 @@ impl Parser<'_> {
         }
         for (number, section) in config.mounts.iter().enumerate() {
             if section.source.is_none() && section.point.is_none() {
-                let reason = "neither `source` nor `point` says for which mounts it is";
+                let reason = "it has neither `source` nor `point`, so it applies to no mount";
                 self.error(section.line, format_args!("[[{MOUNT}]]: {reason}"));
             }
             let before = config.mounts.iter().take(number);
@@ -198,7 +198,10 @@ impl Parser<'_> {
                 (&other.source, &other.point) == (&section.source, &section.point)
             };
             if let Some(other) = before.into_iter().find(same) {
-                let reason = format!("for the same mounts as that in line {}", other.line);
+                let reason = format!(
+                    "it applies to the same mounts as the section in line {}",
+                    other.line
+                );
                 self.error(section.line, format_args!("[[{MOUNT}]]: {reason}"));
             }
             self.check_together(config, section);

@@ -39,7 +39,7 @@ pub fn fuse(report: &mut Report) -> io::Result<()> {
                  /dev/fuse)"
             }
             io::ErrorKind::PermissionDenied => {
-                "this user may not open it (Debian's own setting, as root: chmod 666 /dev/fuse)"
+                "this user may not open it (Debian's default is mode 666; as root: chmod 666 /dev/fuse)"
             }
             _ => "the kernel has no FUSE, or the container may not use it",
         };
@@ -62,7 +62,7 @@ pub fn fuse(report: &mut Report) -> io::Result<()> {
     }
     match &namespace {
         Ok(()) => report.good(
-            "users get namespaces: `h5logfs run` mounts for a command, without fusermount3",
+            "users can create namespaces: `h5logfs run` mounts for a command, without fusermount3",
         )?,
         Err(reason) => report.note(format_args!("`h5logfs run` cannot mount here: {reason}"))?,
     }
@@ -98,7 +98,7 @@ fn in_namespace() -> Result<(), String> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&tried.stderr);
-    let said = said.lines().last().unwrap_or("it said nothing");
+    let said = said.lines().last().unwrap_or("it printed nothing");
     // The advice has a line of its own.
     let said = said.trim_start_matches("h5logfs: ");
     Err(said.split("; ").next().unwrap_or(said).to_owned())
@@ -147,7 +147,7 @@ pub fn python(report: &mut Report) -> io::Result<()> {
         ))?,
         RELEASE => report.good(format_args!("{python} has h5logfs {ours}"))?,
         broken if broken.starts_with("fails") => report.bad(format_args!(
-            "{python}: import h5logfs {broken}: install the wheel of this release for this Python anew"
+            "{python}: import h5logfs {broken}: reinstall the wheel of this release for this Python"
         ))?,
         other => report.bad(format_args!(
             "{python} has h5logfs {other}, and this program is {RELEASE}: install the wheel of the same release"
@@ -167,8 +167,8 @@ pub fn mpi(report: &mut Report) -> io::Result<()> {
     let programs = ["mpirun", "mpiexec", "srun"];
     let Some(program) = programs.into_iter().find_map(in_path) else {
         return report.note(
-            "neither mpirun nor mpiexec nor srun is in PATH: the writer for MPI programs and the connector for parallel ones need \
-             the MPI that they were built for (a module of the site may have it)",
+            "neither mpirun nor mpiexec nor srun is in PATH: the writer for MPI programs and the connector for parallel \
+             ones need the MPI that they were built for (a module of your site may provide it)",
         );
     };
     let asked = Command::new(&program).arg("--version").output();
@@ -182,7 +182,7 @@ pub fn mpi(report: &mut Report) -> io::Result<()> {
         }
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let first = said.lines().next().unwrap_or("it says nothing");
+            let first = said.lines().next().unwrap_or("it prints nothing");
             report.bad(format_args!("{} does not work: {first}", program.display()))
         }
         Err(e) => report.bad(format_args!("{}: {e}", program.display())),
@@ -204,7 +204,8 @@ pub fn index_dir(report: &mut Report) -> io::Result<()> {
             }
         }
         Err(reason) => report.bad(format_args!(
-            "{reason}: each reader scans logs anew; the option index_dir (-o of a mount, HDF5_DRIVER_CONFIG) names another directory"
+            "{reason}: every reader scans logs again; choose another directory with the option index_dir (-o of a mount, \
+             HDF5_DRIVER_CONFIG)"
         )),
     }
 }
@@ -229,7 +230,8 @@ pub fn limits(report: &mut Report) -> io::Result<()> {
     if memory < options.scans.memory {
         is_good = false;
         report.bad(format_args!(
-            "a process may have {} MiB of addresses (ulimit -Hv), and a scan takes up to {}: raise it, or set the option scan_memory",
+            "a process may have {} MiB of address space (ulimit -Hv), and a scan needs up to {}: raise it, or set the \
+             option scan_memory",
             memory >> 20,
             options.scans.memory >> 20
         ))?;

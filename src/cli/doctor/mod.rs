@@ -27,21 +27,21 @@ use clap::Args;
 use h5logfs_catalog::direct::program_beside;
 use h5logfs_catalog::options::ReadOptions;
 
-use super::output::Output;
+use super::output::{Output, counted};
 use super::suggest::did_you_mean;
 use probe::Probed;
 
 pub use machine::{ProbeMountArgs, probe_mount};
 pub use probe::{ProbeArgs, run as probe};
 
-/// Find out what of h5logfs works here, and what to do about the rest
+/// Find out which parts of h5logfs work here, and how to fix the others
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Examines HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs in the caller's environment; the \
-plug-ins, and the program that they start; each libhdf5 of the machine and of the caller's Python; and mounts, Python, MPI, the \
-index directory, and limits. Prints a line for each. A line that begins with `bad` says what is wrong, and what helps.")]
+Checks HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs; the plug-ins and the program that \
+they start; each libhdf5 of the machine and of your Python; mounts, Python, MPI, the index directory and limits. Prints \
+one line for each check. A line that begins with `bad` says what is wrong and how to fix it.")]
 pub struct DoctorArgs {
-    /// Further libhdf5 to examine, such as that of a module or a container
+    /// Other libhdf5 libraries to check, for example of a module or a container
     #[arg(value_name = "LIBHDF5")]
     pub libraries: Vec<PathBuf>,
 }
@@ -73,7 +73,11 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     machine::mpi(&mut report)?;
     machine::index_dir(&mut report)?;
     machine::limits(&mut report)?;
-    ensure!(report.bad == 0, "{} of these lines are bad", report.bad);
+    ensure!(
+        report.bad == 0,
+        "{} found",
+        counted(report.bad as u64, "problem")
+    );
     Ok(())
 }
 
@@ -144,7 +148,7 @@ impl Wanted {
 
     fn report(&self, report: &mut Report) -> io::Result<()> {
         match &self.connector {
-            None => report.note("HDF5_VOL_CONNECTOR is not set: HDF5 programs make no logs")?,
+            None => report.note("HDF5_VOL_CONNECTOR is not set: HDF5 programs write no logs")?,
             Some((name, _)) if name == NAME => {
                 report.good(format_args!(
                     "HDF5_VOL_CONNECTOR names {NAME}: HDF5 programs write logs"
@@ -153,7 +157,7 @@ impl Wanted {
             Some((name, _)) => {
                 let meant = did_you_mean(name, [NAME]);
                 let line =
-                    format!("HDF5_VOL_CONNECTOR names the connector {name}, and not {NAME}{meant}");
+                    format!("HDF5_VOL_CONNECTOR names the connector {name}, not {NAME}{meant}");
                 if meant.is_empty() {
                     report.note(line)?;
                 } else {
@@ -189,7 +193,7 @@ impl Wanted {
         };
         match ReadOptions::parse(&config) {
             Ok(_) => report.good(format_args!(
-                "{VARIABLE} has options that the file driver knows"
+                "{VARIABLE} has valid options of the file driver"
             )),
             Err(reason) => report.bad(format_args!("{VARIABLE}: {reason}")),
         }
@@ -254,8 +258,8 @@ impl Report {
             None => {
                 let (own, dir) = (own.display(), own.parent().unwrap_or(own).display());
                 let line = format!(
-                    "h5logfs is not in PATH, nor where it would be installed with {}: they can neither look into logs nor \
-                     close them. Put {dir} into PATH, or set H5LOGFS_PROGRAM={own}",
+                    "h5logfs is not in PATH, nor where it would be installed with {}: they can neither read logs nor \
+                     close them. Add {dir} to PATH, or set H5LOGFS_PROGRAM={own}",
                     lost.join(", ")
                 );
                 self.bad_if(wanted.wants_connector() || wanted.wants_driver(), line)
@@ -274,7 +278,7 @@ impl Report {
             self.good(format_args!("{called} is of the same release"))
         } else {
             self.bad(format_args!(
-                "{called} says that it is {said:?}, and not h5logfs {RELEASE}"
+                "{called} reports {said:?}, not h5logfs {RELEASE}"
             ))
         }
     }
@@ -288,7 +292,7 @@ impl Report {
         if env::var_os("HDF5_PLUGIN_PRELOAD").is_some_and(|value| value == NONE) {
             self.bad_if(
                 is_wanted,
-                "HDF5_PLUGIN_PRELOAD=:: forbids libhdf5 to load plug-ins",
+                "HDF5_PLUGIN_PRELOAD=:: forbids libhdf5 from loading plug-ins",
             )?;
         }
         let Some(dirs) = env::var_os(VARIABLE) else {
@@ -299,7 +303,7 @@ impl Report {
             return self.bad_if(
                 is_wanted,
                 format_args!(
-                    "{VARIABLE} is not set: libhdf5 looks for plug-ins where it was built for, mostly in \
+                    "{VARIABLE} is not set: libhdf5 looks for plug-ins in its built-in directory, usually \
                      /usr/local/hdf5/lib/plugin{hint}"
                 ),
             );
@@ -330,7 +334,7 @@ impl Report {
         ] {
             if is_wanted && found == 0 {
                 self.bad(format_args!(
-                    "no directory of {VARIABLE} has the {what}: programs go on without it, with files of HDF5's own kind"
+                    "no directory of {VARIABLE} has the {what}: programs continue without it and make ordinary HDF5 files"
                 ))?;
             }
         }
@@ -369,7 +373,7 @@ impl Report {
         }
         if found.is_empty() {
             self.note(
-                "there is no libhdf5 that the linker or Python knows: name those of your programs",
+                "neither the linker nor Python finds a libhdf5: give the path of the one that your programs use",
             )?;
         }
         Ok(self.options(&options, checked)?)
@@ -381,8 +385,8 @@ impl Report {
             Probed::Asked(loaded) => loaded,
             Probed::Old(version) => {
                 return self.note(format_args!(
-                    "{shown} is HDF5 {version}, which knows no such plug-ins (1.14 does): its programs read logs through a \
-                     mount, and write none"
+                    "{shown} is HDF5 {version}, which cannot load such plug-ins (1.14 can): its programs read logs \
+                     through a mount and cannot write them"
                 ));
             }
             Probed::Failed(reason) => {
@@ -426,7 +430,7 @@ impl Report {
         };
         for ((shown, _), reason) in options.iter().zip(refused) {
             match reason {
-                None => self.good(format_args!("{shown}: the connector takes it"))?,
+                None => self.good(format_args!("{shown}: the connector accepts it"))?,
                 Some(reason) => self.bad(format_args!("{shown}: {reason}"))?,
             }
         }

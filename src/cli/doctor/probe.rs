@@ -79,7 +79,7 @@ pub fn start(
     let output = command.output()?;
     Ok(serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().next().unwrap_or("it said nothing");
+        let said = said.lines().next().unwrap_or("it printed nothing");
         Probed::Failed(format!(
             "the process that loads it ended ({}): {said}",
             output.status
@@ -226,7 +226,7 @@ fn reason(f: &Functions) -> String {
     // SAFETY: the library has started; `first` takes such a text as its last argument, and is only called before this
     // returns.
     unsafe { (f.H5Ewalk2)(DEFAULT, UPWARD, first, (&raw mut found).cast()) };
-    found.unwrap_or_else(|| "it does not say why".into())
+    found.unwrap_or_else(|| "without a reason".into())
 }
 
 unsafe extern "C" fn first(_: c_uint, record: *const ErrorRecord, found: *mut c_void) -> Status {

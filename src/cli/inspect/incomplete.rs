@@ -69,7 +69,7 @@ impl Incomplete {
     pub fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         writeln!(
             out,
-            "{}: {} of {} logged datasets not wholly written",
+            "{}: {} of {} logged datasets incomplete",
             self.file,
             self.incomplete.len(),
             self.logged

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::objects;
 use crate::cli::called::Called;
 use crate::cli::logs;
-use crate::cli::output::{Output, percent};
+use crate::cli::output::{Output, counted, percent};
 use crate::cli::parts::Parts;
 use crate::cli::unclosed::Unclosed;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
@@ -203,16 +203,16 @@ impl Report {
         let uncounted = logged.iter().filter(|logged| logged.covered.is_none());
         let uncounted = match uncounted.count() {
             0 => String::new(),
-            count => format!(", {count} of too many pieces to count"),
+            count => format!(", {count} in too many pieces to count"),
         };
         writeln!(
             out,
-            "  {} logged datasets, {} of them not wholly written{uncounted}; {} records, {} blocks, {} bytes logged",
-            logged.len(),
+            "  {}, {} incomplete{uncounted}; {}, {}, {} logged",
+            counted(logged.len() as u64, "logged dataset"),
             incomplete.count(),
-            sum(|logged| logged.records as u64),
-            sum(|logged| logged.blocks as u64),
-            sum(|logged| logged.bytes),
+            counted(sum(|logged| logged.records as u64), "record"),
+            counted(sum(|logged| logged.blocks as u64), "block"),
+            counted(sum(|logged| logged.bytes), "byte"),
         )
     }
 }

@@ -27,7 +27,7 @@ impl Notify {
         if let Some(name) = &self.socket
             && let Err(e) = send(name, state)
         {
-            log::warn!("{VARIABLE}: the service manager cannot be told {state:?}: {e}");
+            log::warn!("{VARIABLE}: cannot notify the service manager of {state:?}: {e}");
         }
     }
 }

@@ -141,7 +141,7 @@ const OWN: [MountOption; 10] = [
     MountOption {
         name: "allow_other",
         value: Value::Flag(|options, on| options.allow_other = on),
-        help: "users other than the one who mounted may enter",
+        help: "other users may enter, too",
         default: "off",
     },
     MountOption {
@@ -171,8 +171,8 @@ const OWN: [MountOption; 10] = [
     MountOption {
         name: "passthrough",
         value: Value::Flag(|options, on| options.passthrough = on),
-        help: "the kernel reads files that are no logs without the daemon: where root mounts, from Linux 6.9 on. Settled files are \
-               read by the daemon, since they may become logs again",
+        help: "the kernel reads files that are not logs without the daemon, in mounts of root on Linux 6.9 or later. The \
+            daemon reads settled files, because they can become logs again",
         default: "on",
     },
     MountOption {
@@ -188,8 +188,8 @@ const OWN: [MountOption; 10] = [
             };
             Ok(())
         }),
-        help: "how logs that are directories, as NAME.bp, are shown: as HDF5 files, or unchanged, with an HDF5 file NAME.bp.h5, \
-               of SCORPIO NAME, beside each",
+        help: "how a directory that is a log, such as NAME.bp, appears: as an HDF5 file, or as the directory with the \
+            HDF5 file NAME.bp.h5 (of SCORPIO: NAME) beside it",
         default: "file",
     },
     MountOption {
@@ -206,8 +206,8 @@ const OWN: [MountOption; 10] = [
             };
             Ok(())
         }),
-        help: "how sets of files, one for each process of a model, as NAME.nc.0000, NAME.nc.0001, are shown: as the file NAME.nc that they \
-               make up, in their place; as this file and the members; or as the members only",
+        help: "how a set of files, one for each process of a model, appears: as the joined file NAME.nc alone, as NAME.nc \
+            and its members NAME.nc.0000, NAME.nc.0001, …, or as the members alone",
         default: "both",
     },
     MountOption {
@@ -225,7 +225,7 @@ const OWN: [MountOption; 10] = [
             options.read.scans.workers = number("scan_workers", value, workers::MOST_WORKERS)?;
             Ok(())
         }),
-        help: "scans at once, 1 to 256; all but one of them for files of one owner",
+        help: "scans at once, 1 to 256; files of one owner get all but one of them",
         default: "one more than cores, at most 16",
     },
     MountOption {
@@ -234,7 +234,7 @@ const OWN: [MountOption; 10] = [
             options.read.scans.batch = number("scan_batch", value, workers::LARGEST_BATCH)?;
             Ok(())
         }),
-        help: "files of equal rights that one process may scan for a listing, 1 to 1024",
+        help: "files with equal permissions that one process scans for a listing, 1 to 1024",
         default: "64",
     },
 ];
@@ -301,8 +301,7 @@ impl MountOptions {
         let bytes = item.as_bytes();
         ensure!(
             bytes != b"remount",
-            "an h5logfs cannot be remounted, its options are those of its start: unmount it, and \
-             mount it again"
+            "h5logfs cannot change the options of a mount: unmount it, then mount it again"
         );
         let (name, value) = match bytes.iter().position(|b| *b == b'=') {
             Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),

@@ -17,15 +17,15 @@ use super::options::{self, MountOptions};
 use super::{Request, logging, session_options};
 use crate::fs;
 
-/// Run a command with SRC mounted at MNT in a namespace of its own, then unmount
+/// Run a command with SRC mounted at MNT for it alone, then unmount
 #[derive(Debug, Clone, Args)]
 #[command(
     override_usage = "h5logfs run [OPTIONS] SRC MNT -- COMMAND [ARGUMENT]...",
     after_help = "\
-Only COMMAND and the processes that it starts see the mount, and it is gone when the last of them ends. This needs neither \
-root nor fusermount3, but a kernel that gives users namespaces. MNT is any directory, even SRC itself. COMMAND gets the \
-signals that `h5logfs run` gets. The exit status is that of COMMAND; 128 plus the number of the signal that has ended it; 127 \
-if there is no such program, 126 if it cannot be started, and 125 if nothing was mounted."
+Only COMMAND and the processes that it starts see the mount, which ends with the last of them. This needs neither root \
+nor fusermount3, but the kernel must let users create namespaces. MNT can be any directory, even SRC itself. Signals to \
+`h5logfs run` are passed on to COMMAND. The exit status is that of COMMAND; 128 plus the number of the signal that ended \
+it; 127 if there is no such program; 126 if it cannot be started; 125 if nothing was mounted."
 )]
 pub struct RunArgs {
     /// The directory that holds the log files, or one log file

@@ -9,8 +9,11 @@ use clap_complete::Shell;
 use crate::cli::mount::options::{self, MountOption, Value};
 use h5logfs_log::scan::LAYOUT_OPTIONS;
 
-/// The commands that only take options of layouts.
-const READING: [&str; 4] = ["inspect", "export", "compact", "check"];
+/// The commands that take options of layouts after `-o`.
+const READING: [&str; 5] = ["inspect", "ls", "follow", "check", "settle"];
+
+/// The commands for which `-o` names the output. They take options of layouts after `--option`, as those of [`READING`] do.
+const WRITING: [&str; 3] = ["export", "compact", "report"];
 
 /// The completions of a shell.
 pub fn script(shell: Shell, command: &mut Command) -> Result<String> {
@@ -79,22 +82,32 @@ fn bash() -> String {
             );
         }
     }
-    let reading = READING.join(" | ");
+    let after_o = |commands: &[&str]| {
+        let patterns: Vec<String> = commands
+            .iter()
+            .map(|command| format!("'{command} -o'"))
+            .collect();
+        patterns.join(" | ")
+    };
+    let (reading, writing) = (after_o(&READING), after_o(&WRITING));
     format!(
         r#"
-# Completes the options behind -o; the rest is left to the function above.
+# Completes mount options after -o and options of layouts after -o or --option; the rest is left to the function above.
 _h5logfs_and_options() {{
     local line=${{COMP_LINE:0:COMP_POINT}}
     local word=${{line##*[[:blank:]]}} before names
     read -ra before <<<"${{line%"$word"}}"
-    if [[ ${{before[${{#before[@]}}-1]}} != -o ]]; then
+    case "${{before[1]}} ${{before[${{#before[@]}}-1]}}" in
+        *' --option') names='{of_layouts}' ;;
+        {reading}) names='{of_layouts}' ;;
+        {writing}) names= ;;
+        *' -o') names='{all}' ;;
+        *) names= ;;
+    esac
+    if [[ -z $names ]]; then
         _h5logfs "$@"
         return
     fi
-    case ${{before[1]}} in
-        {reading}) names='{of_layouts}' ;;
-        *) names='{all}' ;;
-    esac
     local replaced=${{COMP_WORDS[COMP_CWORD]}} last=${{word##*,}}
     COMPREPLY=()
     compopt +o default +o bashdefault 2>/dev/null
@@ -164,19 +177,20 @@ fn zsh_text(text: &str) -> String {
 }
 
 fn fish() -> String {
-    let reading = READING.join(" ");
+    let (reading, writing) = (READING.join(" "), WRITING.join(" "));
     format!(
-        "\n{}{}{}{}",
+        "\n{}{}{}{}{}",
         fish_function("__h5logfs_mount_options", &mount_options()),
         fish_function("__h5logfs_layout_options", &layout_options()),
-        fish_rule("mount run", "__h5logfs_mount_options"),
-        fish_rule(&reading, "__h5logfs_layout_options"),
+        fish_rule("mount run", "-s o", "__h5logfs_mount_options"),
+        fish_rule(&reading, "-s o -l option", "__h5logfs_layout_options"),
+        fish_rule(&writing, "-l option", "__h5logfs_layout_options"),
     )
 }
 
-fn fish_rule(commands: &str, function: &str) -> String {
+fn fish_rule(commands: &str, option: &str, function: &str) -> String {
     format!(
-        "complete -c h5logfs -n \"__fish_h5logfs_using_subcommand {commands}\" -s o -x -a \
+        "complete -c h5logfs -n \"__fish_h5logfs_using_subcommand {commands}\" {option} -x -a \
          \"(__fish_complete_list , {function})\"\n"
     )
 }

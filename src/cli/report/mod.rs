@@ -47,10 +47,10 @@ const FEWEST_CELLS: usize = 400;
 const MOST_FLUSHES: usize = 120;
 const MOST_RANKS: usize = 64;
 
-/// Make a page about logs for a browser: the written parts of each dataset, by flush and rank
+/// Make an HTML page about logs: what is written of each dataset, by which flush and rank
 #[derive(Debug, Clone, Args)]
 // Here -o names the output file.
-#[command(mut_arg("options", |options| options.short(None).long("option")))]
+#[command(mut_arg("options", |options| options.short(None)))]
 pub struct ReportArgs {
     /// The log files; or directories, for the logs in them
     #[arg(value_name = "DIR|FILE", required = true)]
@@ -68,7 +68,8 @@ pub struct ReportArgs {
     #[arg(long)]
     pub watch: bool,
 
-    /// The dimensions, from 0, that pictures show from top to bottom and from left to right. Without it, the two largest
+    /// The two dimensions that pictures show from top to bottom and from left to right, numbered from 0; the two largest
+    /// if not given
     #[arg(long, value_name = "A,B", value_parser = axes)]
     pub axes: Option<(usize, usize)>,
 
@@ -258,7 +259,7 @@ impl FileReport {
         {
             let shown = match log.flush.take() {
                 Some(flush) => format!("; shown as flush {flush} left it"),
-                None if !log.found.is_closed => "; shown as it was seen last".to_owned(),
+                None if !log.found.is_closed => "; shown as it was last seen".to_owned(),
                 None => String::new(),
             };
             log.state = state;

@@ -316,7 +316,7 @@ impl Running {
         let is_unasked = self.way.library != Library::NetCdf && !found["unclosed"].is_null();
         if is_unasked {
             assert_eq!(found["unclosed"]["asked"], 0, "{about}: {found}");
-            let words = "an automatic one: its program has asked for none";
+            let words = "an automatic one: its program has requested none";
             assert!(
                 found["warnings"].to_string().contains(words),
                 "{about}: {found}"

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use crate::common::make::make;
 use crate::common::readers::{Python, corpus, project, said};
-use crate::common::{User, can_mount, is_root, messages, mount};
+use crate::common::{User, can_act, can_mount, is_root, messages, mount};
 use h5logfs_catalog::options;
 use h5logfs_vol_connector::options::NAMES as OPTIONS;
 use tempfile::TempDir;
@@ -170,6 +170,53 @@ fn what_was_not_built_is_told() {
     ] {
         assert!(said.contains(left_out), "{said}");
     }
+}
+
+/// An ordinary user writes nothing outside of the home, and hears what root can add.
+#[test]
+fn an_ordinary_user_installs_below_the_home() {
+    if !can_act(User::Nobody) {
+        return;
+    }
+    let home = User::Nobody.dir();
+    let prefix = home.path().join(".local");
+    let as_nobody = |target: &str, prefix: &Path| {
+        let usual = make(target);
+        let variables = usual.get_envs().filter_map(|(k, v)| Some((k, v?)));
+        let mut command = User::Nobody.command("make");
+        command.args(usual.get_args()).envs(variables);
+        command.arg(format!("PREFIX={}", prefix.display()));
+        let output = command
+            .env("HOME", home.path())
+            .current_dir(project())
+            .output();
+        output.unwrap()
+    };
+    let output = as_nobody("install", &prefix);
+    assert!(output.status.success(), "{}", said(&output));
+    let bin = prefix.join("bin");
+    let helper = format!("ln -s {}/h5logfs /sbin/mount.h5logfs", bin.display());
+    let path = format!("add {} to PATH", bin.display());
+    for told in [helper, path] {
+        assert!(text(&output).contains(&told), "{told}: {}", said(&output));
+    }
+    run(User::Nobody
+        .command(bin.join("h5logfs").to_str().unwrap())
+        .arg("--version"));
+    assert!(
+        files(home.path())
+            .iter()
+            .all(|file| file.starts_with(&prefix))
+    );
+    let output = as_nobody("uninstall", &prefix);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(files(home.path()), Vec::<PathBuf>::new());
+    let output = as_nobody("install", Path::new("/usr/local"));
+    let refused = said(&output);
+    assert!(
+        !output.status.success() && refused.contains("may not write to /usr/local"),
+        "{refused}"
+    );
 }
 
 /// The project's units name the program; the installed ones have its path.
@@ -350,7 +397,7 @@ fn all_options_of_the_driver_are_described() {
     assert_eq!(documented.collect::<BTreeSet<_>>(), names);
 }
 
-/// The manual page of the connector, the table in docs/user-guide.md, and the options in its code.
+/// The manual page of the connector, the table in docs/writing.md, and the options in its code.
 #[test]
 fn all_options_of_the_connector_are_described() {
     let names: BTreeSet<String> = OPTIONS.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -362,7 +409,7 @@ fn all_options_of_the_connector_are_described() {
     let under = ["under_vol", "under_info"].map(String::from);
     let described: BTreeSet<_> = described.filter(|name| !under.contains(name)).collect();
     assert_eq!(described, names);
-    let text = fs::read_to_string(project().join("docs/user-guide.md")).unwrap();
+    let text = fs::read_to_string(project().join("docs/writing.md")).unwrap();
     for (name, variable) in OPTIONS {
         let row = format!("| `{name}=");
         let row = text.lines().find(|line| line.starts_with(&row));
@@ -563,7 +610,7 @@ fn hindrance() -> Option<&'static str> {
         mkdir $d/u $d/w $d/r && mount -t overlay o -o lowerdir=/,upperdir=$d/u,workdir=$d/w $d/r";
     match () {
         () if !works("dpkg", &["--version"]) => Some("not a Debian system"),
-        () if !works(env!("CARGO"), &["deb", "--version"]) => Some("cargo-deb is not installed"),
+        () if !works("dpkg-shlibdeps", &["--version"]) => Some("dpkg-dev is not installed"),
         () if !is_root() => Some("only root can install a package"),
         () if !works("unshare", &["--mount", "sh", "-ec", root_layer]) => {
             Some("no layer over the root directory can be mounted")
@@ -586,7 +633,7 @@ fn synopses() -> [(String, String); 2] {
     })
 }
 
-/// cargo-deb breaks longer lines, and Debian uses the first one as the synopsis.
+/// Debian uses the description of the crate as the synopsis.
 #[test]
 fn synopses_of_debian_packages_are_one_line() {
     for (name, synopsis) in synopses() {
@@ -604,7 +651,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let made = make("deb")
         .arg(format!("DEBDIR={}", dir.path().display()))
-        .arg("CARGO_DEB_FLAGS=--fast --quiet")
+        .env("DEB_COMPRESSION", "none")
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", said(&made));

@@ -219,7 +219,7 @@ fn what_is_wrong_is_told_with_a_status() {
         expect_failure 32 "must be a directory" mount_it "$SRC" "$SRC/file"
         mount_it "$SRC" "$MNT"
         expect_failure 32 "mounted here already" mount_it "$SRC" "$MNT"
-        expect_failure 1 "cannot be remounted" mount -o remount,cache_size=16M "$MNT"
+        expect_failure 1 "cannot change the options" mount -o remount,cache_size=16M "$MNT"
         expect_mounted "after remount"
         expect_text env
         umount "$MNT"

@@ -169,7 +169,7 @@ fn parameters<'a>(header: &mut Fields<'a>) -> Result<Vec<(&'a str, &'a str)>> {
 fn short_text<'a>(header: &mut Fields<'a>) -> Result<&'a str> {
     let len = header.u8()?;
     let bytes = header.take(len.into())?;
-    Ok(std::str::from_utf8(bytes).map_err(|_| "a parameter that is no text")?)
+    Ok(std::str::from_utf8(bytes).map_err(|_| "a parameter that is not a text")?)
 }
 
 /// No operation: the elements are stored as they are.

@@ -169,7 +169,7 @@ fn mode(parameters: &[(&str, &str)]) -> Result<Mode> {
     };
     let number = |key: &str, value: &str| {
         let number = value.trim().parse::<f64>();
-        number.map_err(|_| format!("{key} = {value} is no number"))
+        number.map_err(|_| format!("{key} = {value} is not a number"))
     };
     if let Some(value) = value_of("accuracy") {
         return Ok(Mode::Accuracy(number("accuracy", value)?));
@@ -179,7 +179,7 @@ fn mode(parameters: &[(&str, &str)]) -> Result<Mode> {
     }
     if let Some(value) = value_of("precision") {
         let bits = value.trim().parse::<u32>();
-        let bits = bits.map_err(|_| format!("precision = {value} is no number of bits"))?;
+        let bits = bits.map_err(|_| format!("precision = {value} is not a number of bits"))?;
         return Ok(Mode::Precision(bits));
     }
     Ok(Mode::Full)
@@ -357,7 +357,7 @@ mod tests {
         refused(header(&[1, 1], 10, &[]), "is not the block");
         refused(header(&[8], 5, &[]), "type 5");
         refused(header(&[8], 10, &[("rate", "-1")]), "rate -1");
-        refused(header(&[8], 10, &[("accuracy", "so")]), "no number");
+        refused(header(&[8], 10, &[("accuracy", "so")]), "not a number");
         refused(header(&[1; 33], 10, &[]), "33 dimensions");
         let mut swapped = header(&[8], 10, &[]);
         swapped[4..12].reverse();

@@ -152,7 +152,7 @@ impl Definitions {
                 let shape = shape.into_iter().map(|side| u64::try_from(side).ok());
                 let shape: Option<Vec<u64>> = shape.collect();
                 let shape = shape.ok_or("a negative length")?;
-                let id = id.parse().map_err(|_| "an ID that is no number")?;
+                let id = id.parse().map_err(|_| "an ID that is not a number")?;
                 self.shapes.entry(id).or_insert(shape);
             }
             NamedAttribute::Other => {}
@@ -242,7 +242,7 @@ impl Definition {
                 self.way = Some(match text.trim_end_matches('\0') {
                     "darray" => Way::All,
                     "put_var" => Way::One,
-                    other => return Err(format!("{other:?} is no way to write").into()),
+                    other => return Err(format!("{other:?} is not a way to write").into()),
                 });
             }
             _ => {}

@@ -77,7 +77,10 @@ fn lock(
     if !has_journal {
         // A journal of another user does not belong to this log.
         return match own.check(journal) {
-            Ok(()) => Err(Error::of(path, "a job has begun to write it meanwhile")),
+            Ok(()) => Err(Error::of(
+                path,
+                "a job has started to write it in the meantime",
+            )),
             Err(_) => Ok(None),
         };
     }
@@ -213,7 +216,7 @@ mod tests {
         };
         refused(
             without("a.h5.h5logfs-journal"),
-            "a job has begun to write it",
+            "a job has started to write it",
         );
         let other = SourcePath::below("a.h5_0_0.meta");
         refused([files, vec![other]].concat(), "a.h5_0_0.meta is part of it");

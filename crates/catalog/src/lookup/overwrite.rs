@@ -72,7 +72,7 @@ impl Originals {
         let Some(own) = self.0.iter().find(is_same) else {
             return Ok(());
         };
-        let mut reason = "is read, so it is not written over".to_owned();
+        let mut reason = "is the input, so it is not overwritten".to_owned();
         if own.path != path {
             reason = format!("this is {}, which {reason}", own.path.display());
         }

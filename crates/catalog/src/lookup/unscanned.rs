@@ -20,7 +20,7 @@ pub fn snapshot(
 ) -> Result<Reserved<Snapshot>> {
     let settings = request.settings;
     if settings.image_at.is_some() || settings.choice != Choice::default() {
-        let reason = "it is an HDF5 file in several parts, without records: `h5logfs export` makes one file of it";
+        let reason = "this is an HDF5 file in several parts, without records: make one file of it with `h5logfs export`";
         return Err(Error::of(file.path(), reason));
     }
     let files = LogFiles::of(request.dir, request.relative, file);

@@ -228,7 +228,7 @@ impl<'a> Broker<'a> {
         match files.find(|file| !self.may_open(&file.place)) {
             Some(file) => {
                 let file = file.place.path.display();
-                Err(bad(format!("{file} is no part of the log").into()))
+                Err(bad(format!("{file} is not part of the log").into()))
             }
             None => Ok(snapshot),
         }

@@ -56,7 +56,7 @@ impl FailureBudget {
             .filter(|spent| spent.time >= self.cpu.saturating_mul(MAX_SCANS))?;
         let left = WINDOW.checked_sub(now.duration_since(spent.since))?;
         Some(format!(
-            "scans of files of user {owner} died after {} s in all: no more of them begin for {} s",
+            "scans of files of user {owner} failed after {} s in all: no more of them start for {} s",
             spent.time.as_secs(),
             left.as_secs()
         ))

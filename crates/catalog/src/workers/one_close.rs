@@ -103,7 +103,7 @@ fn work(program: &Path, log: &Path, work: CloseWork) -> Result<Closed> {
     let closer = Closer::start(program).map_err(|e| {
         let what = match work {
             CloseWork::Close { .. } => "a log is closed",
-            CloseWork::TakeIn => "unflushed data are taken in",
+            CloseWork::TakeIn => "unflushed data are merged",
         };
         Error::of(log, not_started(what, program, &e))
     })?;

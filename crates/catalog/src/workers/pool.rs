@@ -107,7 +107,7 @@ impl Pool {
         let mut zygote = self.zygote.lock();
         let mut made = zygote.worker();
         if matches!(made, Err(NoWorker::ZygoteDied)) {
-            log::warn!("the zygote of the scan workers has died; it is started again");
+            log::warn!("the process that starts scan workers has died; it is started again");
             *zygote = start_zygote(limits)?;
             made = zygote.worker();
         }

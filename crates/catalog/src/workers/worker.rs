@@ -85,7 +85,7 @@ impl Process {
 /// A message that the program cannot be started. `what` says what the program does.
 pub fn not_started(what: &str, program: &Path, error: &io::Error) -> String {
     format!(
-        "{what} by the program h5logfs, and {} cannot be started: {error}; {PROGRAM_VARIABLE} can name another one",
+        "{what} by the program h5logfs, and {} cannot be started: {error}; {PROGRAM_VARIABLE} can name another program",
         program.display()
     )
 }

@@ -40,7 +40,7 @@ impl Misspelt {
     /// The error message for a file that is not created.
     pub fn sentence(&self) -> String {
         format!(
-            "{}. No file is created or opened for writing as a log until {VARIABLE} is right",
+            "{}. No file is created or opened for writing as a log until {VARIABLE} is corrected",
             self.reason
         )
     }

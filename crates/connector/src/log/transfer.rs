@@ -481,8 +481,8 @@ impl State {
         self.is_warned = true;
         let path = self.path.display();
         let sentence = format!(
-            "{path}: elements went to the disk before the first flush of this program. If it is killed before that, they are \
-             kept, and no reader sees them; those of new datasets cannot be had at all. H5Fflush makes them safe, and so do \
+            "{path}: elements went to the disk before the first flush of this program. If it is killed before that, they \
+             are kept, but no reader sees them, and those of new datasets are lost. H5Fflush makes them safe, and so do \
              the options flush_every and flush_bytes"
         );
         self.library.push(Kind::Write, &sentence);

@@ -53,7 +53,7 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<*mut c_voi
     if version > LAST {
         let (path, (major, minor, release)) = (request.path().display(), version);
         return Err(format!(
-            "{path}: HDF5 {major}.{minor}.{release} is later than this version of h5logfs, and has found the connector by \
+            "{path}: HDF5 {major}.{minor}.{release} is newer than this version of h5logfs, and has found the connector by \
              itself: set HDF5_VOL_CONNECTOR=h5logfs, or HDF5_DRIVER=h5logfs"
         )
         .into());

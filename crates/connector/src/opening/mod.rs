@@ -7,6 +7,7 @@
 //! | `found` | files that libhdf5 opens after finding the connector by itself |
 
 pub mod found;
+mod kept_log;
 pub mod read;
 mod written;
 

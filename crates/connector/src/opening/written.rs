@@ -15,7 +15,7 @@ use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
 use h5logfs_output::{LocalOutcome, LogWriter, Options, Ranks, check_outcome};
 
-use super::OpenedLog;
+use super::{OpenedLog, kept_log};
 use crate::below::Below;
 use crate::below::drivers::{forgets_changes, has_image, has_same_driver, has_usual_driver};
 use crate::below::info::Info;
@@ -52,6 +52,9 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
         ..options.output
     };
     let files = Files::create(&path, &ranks, &options)?;
+    if let Some(kept) = files.kept_log() {
+        kept_log::tell(&path, kept);
+    }
     let writer = LogWriter::with_reads(ranks, files, options);
     let constants = Arc::new(Constants::of(&info.library));
     let log = WrittenLog::new(info.library, metadata_image, constants, &path, writer);

@@ -166,7 +166,8 @@ impl Session {
             return Ok(());
         }
         Err(format!(
-            "{}: a link of another file leads to this log, which is only read there: open the log by itself to write to it",
+            "{}: a link of another file leads to this log, which is read-only through the link: open the log itself to \
+             write to it",
             self.path.display()
         ).into())
     }

@@ -162,7 +162,7 @@ impl Session {
         let identity = Identity::of(info, path)
             .or_else(|| Identity::of(info, &log_dir::named_by(path)?))
             .or_else(|| Identity::of(info, &log_dir::file_of(path)))
-            .ok_or_else(|| format!("{}: the file does not exist any more", path.display()))?;
+            .ok_or_else(|| format!("{}: the file no longer exists", path.display()))?;
         let mut session = Session::of_file(path.to_owned(), identity, access, kind);
         session.close_degree = CloseDegree::of(info, request.fapl);
         Ok(session)
@@ -347,7 +347,7 @@ impl Session {
     fn warn_of_flush(&self, log: &WrittenLog, flushed: Result<(), Fault>) {
         if let Err(reason) = flushed {
             log.warn(&format!(
-                "{reason}. This automatic flush failed, but the call goes on, and the next flush tries again"
+                "{reason}. This automatic flush failed, but the call continues, and the next flush tries again"
             ));
         }
     }
@@ -408,7 +408,7 @@ impl Session {
         }
         if self.is_changed.load(Ordering::Relaxed) || log.has_unflushed() {
             return Err(format!(
-                "{}: several ranks write this log: virtual datasets are read after a flush",
+                "{}: several ranks write this log: virtual datasets can be read after a flush",
                 self.path.display()
             )
             .into());

@@ -197,7 +197,7 @@ fn locked(path: &Path, cause: io::Error) -> Error {
     if cause.kind() != io::ErrorKind::WouldBlock {
         return Error::io(path, cause);
     }
-    let reason = "another program has it open, as its lock shows: wait until that ends";
+    let reason = "another program has it open, as its lock shows: wait until it ends";
     Error::of(path, reason)
 }
 
@@ -233,8 +233,7 @@ fn check_no_job(dir: &SourceDir, name: &Path, file: &SourceFile) -> Result<()> {
         let job = job.map_or(String::new(), |job| format!(": {job}"));
         format!("the job that writes it is still running{job}. Wait until it ends")
     } else if is_stale() {
-        "a journal of an earlier time lies beside it: let `h5logfs recover` remove that first"
-            .to_owned()
+        "an older journal is beside it: let `h5logfs recover` remove that first".to_owned()
     } else {
         "it was not closed: let `h5logfs recover` close it first".to_owned()
     };

@@ -234,7 +234,7 @@ impl LogToSettle {
 }
 
 const DAMAGED: &str =
-    "An ordinary file would not tell that these data are missing: see `h5logfs check`";
+    "An ordinary file would not show that these data are missing: see `h5logfs check`";
 
 /// Appends the chunks and the chunk indexes of all datasets. Returns the image with their addresses.
 fn append_datasets(
@@ -347,8 +347,8 @@ fn replace_superblock(held: &Held, superblock: &Superblock) -> Result<()> {
     written.and_then(complete).map_err(|e| held.failed(e))?;
     held.file().sync_all().map_err(|e| {
         held.refused(format!(
-            "{e}, when the new superblock was to be on the disk. What the file is after a crash of the system is not \
-             certain"
+            "{e}, while the new superblock was forced to the disk. After a crash of the system the file may be a log or \
+             an ordinary file"
         ))
     })
 }

@@ -11,8 +11,8 @@ use h5logfs_log::settled::record::{Checksum, Record};
 /// Restores the log byte for byte, except for writes into chunks that lie in the log. Fails if anything else was
 /// written since the file was settled.
 pub fn undo(held: &Held) -> Result<()> {
-    const NONE: &str = "`h5logfs settle` has not made it, or a program has written to it since then: there is no record \
-                        of a log at its end";
+    const NONE: &str = "`h5logfs settle` did not make it, or a program has written to it since: it has no record of a log \
+        at its end";
     let record = record_of(held)?.ok_or_else(|| held.refused(NONE))?;
     if checksum(held, &record)? != record.checksum {
         return Err(held.refused(

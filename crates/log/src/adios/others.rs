@@ -13,12 +13,12 @@ use crate::source_file::SourceFile;
 /// Why a file of ADIOS2 is no log, and what opens it. `None` for all other files.
 pub fn why_no_log(file: &SourceFile) -> Result<Option<String>> {
     if is_bp3(file)? {
-        let reason = "ADIOS2 wrote it in its format BP3: only BP4 and BP5 can be read";
+        let reason = "it is in ADIOS2's format BP3: only BP4 and BP5 can be read";
         return Ok(Some(reason.to_owned()));
     }
     if is_campaign(file)? {
-        let reason = "a campaign archive of ADIOS2, an SQLite database that says where directories lie: ADIOS2 and \
-                      hpc_campaign open it, h5logfs the directories themselves";
+        let reason = "a campaign archive of ADIOS2, an SQLite database that says where directories are: ADIOS2 and \
+            hpc_campaign open it, h5logfs opens the directories themselves";
         return Ok(Some(reason.to_owned()));
     }
     let index = index_in_tar(file)?;

@@ -44,7 +44,7 @@ impl Beside {
     pub fn of(files: &LogFiles<'_>, file: &SourceFile) -> Result<Self> {
         let Some(id) = file.file_id()? else {
             if lacks_front(files, file)? {
-                let reason = "it has a journal, but its first bytes cannot be seen here yet";
+                let reason = "it has a journal, but its first bytes are not visible here yet";
                 return Err(Error::of(file.path(), reason));
             }
             return Ok(Beside::Nothing);
@@ -56,9 +56,9 @@ impl Beside {
                 return Ok(beside);
             }
             let advice = if file.len() > FRONT {
-                "Put its journal beside it: nothing else tells its flushes"
+                "Put its journal beside it: only the journal lists its flushes"
             } else {
-                "It has no data itself: where it has no subfiles either, nothing is lost when it is removed or replaced"
+                "It has no data itself: if it has no subfiles either, nothing is lost when it is removed or replaced"
             };
             let reason = format!("it was not closed, and {reason}. {advice}");
             Err(Error::of(file.path(), reason))
@@ -87,7 +87,7 @@ impl Beside {
                 if is_closed_after(files, file, id, &recorded)? {
                     let flushes = recorded.flushes();
                     return Ok(stale(format!(
-                        "is of an earlier time: it ends with flush {flushes}, and the log was closed after that"
+                        "is too old: it ends with flush {flushes}, and the log was closed after that"
                     )));
                 }
                 Ok(Beside::Journal(place, Box::new(recorded)))

@@ -177,7 +177,7 @@ pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fau
         && seal.start == UNFINISHED
     {
         let reason =
-            "its close is incomplete, so its objects are in its journal alone, which is missing";
+            "its close is incomplete, so its objects are only in its journal, which is missing";
         return Err(reason.into());
     }
     let check = || {
@@ -233,7 +233,7 @@ mod tests {
         };
         set_unfinished_seal(&mut without, closed);
         let said = check(&without, 100).unwrap_err().to_string();
-        assert!(said.contains("its journal alone"), "{said}");
+        assert!(said.contains("only in its journal"), "{said}");
         finish_seal(&mut without, FRONT, &[]);
         assert_eq!(check(&without, 100), Ok(false));
         let objects = [7; 50];

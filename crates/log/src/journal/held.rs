@@ -103,7 +103,7 @@ impl HeldFile {
     pub fn check_name(&self) -> io::Result<()> {
         match Inode::of(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(inode) if inode != self.inode => {
-                Err(io::Error::other("another file has taken its name"))
+                Err(io::Error::other("another file has its name now"))
             }
             Err(Errno::NOENT | Errno::NOTDIR) => Err(io::Error::new(
                 io::ErrorKind::NotFound,

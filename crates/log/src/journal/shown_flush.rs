@@ -67,17 +67,16 @@ impl ShownFlush {
             (ShownFlush::Newest, _) => return Ok(()),
             (ShownFlush::Flush(flush), Some(last)) if flush == last => return Ok(()),
             (_, Some(last)) => {
-                format!("it is closed: of its flushes only the last one can be shown, {last}")
+                format!("the log is closed: only its last flush ({last}) is available")
             }
-            (_, None) => {
-                "it is a log without numbered flushes, so it has no state but the newest".to_owned()
-            }
+            (_, None) => "this log does not number its flushes: only its newest state is available"
+                .to_owned(),
         }))
     }
 }
 
 /// The reason why a settled log has only one state.
-pub const SETTLED: &str = "it is settled: an ordinary HDF5 file, which shows none of its flushes";
+pub const SETTLED: &str = "it is settled: an ordinary HDF5 file, which has no flushes";
 
 /// The last flush that was complete at a time.
 fn flush_at(commits: &[Commit], time: i64) -> Result<u64, Fault> {
@@ -87,7 +86,7 @@ fn flush_at(commits: &[Commit], time: i64) -> Result<u64, Fault> {
         .collect();
     let Some((first, begin)) = times.first() else {
         return Err(Fault::Refused(format!(
-            "its flushes do not tell their times: {}",
+            "its flushes have no recorded times: {}",
             flushes(commits)
         )));
     };
@@ -157,7 +156,7 @@ mod tests {
             .flush_in(&commits)
             .unwrap_err()
             .to_string();
-        assert!(said.contains("do not tell their times"), "{said}");
+        assert!(said.contains("have no recorded times"), "{said}");
     }
 
     #[test]
@@ -214,7 +213,7 @@ mod tests {
             let said = shown_flush.check_closed(Some(3)).unwrap_err().to_string();
             assert!(said.contains("only the last one can be shown, 3"), "{said}");
             let said = shown_flush.check_closed(None).unwrap_err().to_string();
-            assert!(said.contains("without numbered flushes"), "{said}");
+            assert!(said.contains("does not number its flushes"), "{said}");
         }
     }
 }

@@ -201,8 +201,8 @@ impl Shortened {
 pub fn asked_for(newest: u64, asked: u64) -> String {
     match asked {
         asked if asked == newest => String::new(),
-        0 => ", an automatic one: its program has asked for none".into(),
-        asked => format!(", an automatic one; the last that its program asked for is {asked}"),
+        0 => ", an automatic one: its program has requested none".into(),
+        asked => format!(", an automatic one; the last one that its program requested is {asked}"),
     }
 }
 

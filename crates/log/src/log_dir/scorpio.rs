@@ -177,7 +177,7 @@ impl Held {
         let file = file.ok_or_else(|| format!("{name} is not there"))?;
         let found = file.metadata()?;
         if !found.is_file() {
-            return Err(format!("{name} is no regular file").into());
+            return Err(format!("{name} is not a regular file").into());
         }
         Ok(Held {
             file,

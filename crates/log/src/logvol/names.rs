@@ -14,6 +14,14 @@ use h5logfs_common::fault::Fault;
 pub const LOG_GROUP: &str = "_LOG";
 /// Root attribute with the name of the writer (extension).
 pub const WRITER: &str = "_h5logfs_writer";
+
+/// The text of the attribute [`WRITER`]: the name of the writer, and what a program without h5logfs has before it.
+pub fn about(writer: &str) -> String {
+    format!(
+        "{writer}. This is an h5logfs log: its datasets look empty without h5logfs. `h5logfs mount` or HDF5_DRIVER=h5logfs shows \
+         them, `h5logfs export` makes an ordinary HDF5 file."
+    )
+}
 /// Attributes of a stub dataset that belong to the layout. The last two are extensions.
 pub const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
 /// The current extent of the dataset.

@@ -79,14 +79,14 @@ impl fmt::Display for Remains {
         match table {
             None => write!(
                 f,
-                ", and so was which elements are whose. {} bytes are there, and nothing tells what they mean: they cannot be \
-                 recovered",
+                ", and so was which elements are whose. {} bytes are there, and nothing says what they mean: they cannot \
+                 be recovered",
                 len - zeros
             ),
             Some(found) => write!(
                 f,
                 ". Its last {} bytes, from byte {} on, are a table of {} writes to {} datasets, {} bytes of elements: it \
-                 tells the number of the dataset, the blocks and the place of each write (docs/formats/logvol.md, section \
+                 has the number of the dataset, the blocks and the place of each write (docs/formats/logvol.md, section \
                  4). With types from the program's source a script can take them out; h5logfs cannot show them",
                 len - found.begin,
                 found.begin,

@@ -221,7 +221,7 @@ fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, Fault> 
         // A single entry may belong to a call that did not return. With more entries, the number is ambiguous.
         let note = format!(
             "it has either no entry that counts, or {claimed}, of which {found} are there and complete: \
-             none of them is shown, for they may be of an older log"
+             none of them is shown, because they may belong to an older log"
         );
         header.diagnostic = (header.entries == 0 && found > 1).then(|| Diagnostic::note(note));
         return Ok(header);
@@ -236,8 +236,8 @@ fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, Fault> 
     if entries == 0 && was_redefined {
         let found = chained(source, fields, fits)?;
         let note = format!(
-            "its number of entries was set to 0 when the file was defined anew: those that are there \
-             and complete, {found}, are not shown, for they may be in the file already"
+            "its number of entries was set to 0 when the file was redefined: those that are there and complete, {found}, \
+             are not shown, because the file may already contain them"
         );
         header.diagnostic = (found > 0).then(|| Diagnostic::note(note));
     }

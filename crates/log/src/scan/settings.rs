@@ -83,54 +83,50 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 7] = [
     LayoutOption {
         name: BURST_DIR,
         form: "DIR[:DIR…]",
-        help: "directories of PnetCDF's burst-buffer logs that are not in the directory of their \
-               netCDF file; repeated options add up",
+        help: "directories of PnetCDF's burst-buffer logs that are not beside their netCDF file; may be repeated",
         default: "none",
         adds_up: true,
     },
     LayoutOption {
         name: SUBFILE_DIR,
         form: "DIR[:DIR…]",
-        help: "directories of HDF5 subfiles, and of their configurations, that are not in the directory of their stub; \
-               repeated options add up",
+        help: "directories of HDF5 subfiles and their configurations that are not beside their stub; may be repeated",
         default: "those of H5FD_SUBFILING_SUBFILE_PREFIX and H5FD_SUBFILING_CONFIG_FILE_PREFIX",
         adds_up: true,
     },
     LayoutOption {
         name: NETCDF,
         form: "hdf5|plain",
-        help: "hdf5: netCDF classic files without logs are presented as netCDF-4, too",
+        help: "hdf5: netCDF classic files without logs are shown as netCDF-4, too",
         default: "plain",
         adds_up: false,
     },
     LayoutOption {
         name: INCOMPLETE_ATTRIBUTE,
         form: "on|off",
-        help: "on: where data of a log are known to be missing, the root group has the attribute \
-               _h5logfs_incomplete, which says what is missing",
+        help: "on: if data of a log are known to be missing, the attribute _h5logfs_incomplete of the root group says which",
         default: "on",
         adds_up: false,
     },
     LayoutOption {
         name: SHOW_UNFLUSHED,
         form: "on|off",
-        help: "on: of a log that was not closed, what ranks have written after its last complete flush is shown, too, \
-               whatever each of them had",
+        help: "on: an unclosed log also shows what its ranks wrote after the last complete flush, as far as each of them got",
         default: "off",
         adds_up: false,
     },
     LayoutOption {
         name: AT_FLUSH,
         form: "NUMBER",
-        help: "a log that is not closed is shown as this flush left it",
+        help: "shows an unclosed log as this flush left it",
         default: "the newest",
         adds_up: false,
     },
     LayoutOption {
         name: AT_TIME,
         form: "TIME",
-        help: "a log that is not closed is shown as the last flush left it that was complete at this time, as \
-               2026-03-01T12:00:00 (of this place) or 2026-03-01T12:00:00Z",
+        help: "shows an unclosed log as it was at this time, after the last complete flush: 2026-03-01T12:00:00 (local \
+            time) or 2026-03-01T12:00:00Z",
         default: "the newest flush",
         adds_up: false,
     },

@@ -50,7 +50,7 @@ impl Puts<'_> {
     /// Adds the value of a variable without dimensions.
     fn add_value(&self, data: &Variable, found: &mut DatasetRecords) -> Result<(), Fault> {
         if data.kind != Kind::GlobalValue {
-            return Err("it has no dimensions, and is no single value".into());
+            return Err("it has no dimensions, and is not a single value".into());
         }
         let block = data.blocks.last().ok_or("a value without bytes")?;
         let order = found.records.len() as u64;

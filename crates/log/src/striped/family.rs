@@ -115,7 +115,7 @@ fn places(files: &LogFiles<'_>, file: &SourceFile, count: usize) -> Result<Vec<S
             return Ok((0..count).map(|number| place(family, number)).collect());
         }
         (Some(one), Some(other), _) => format!(
-            "its members may be {} … and {} …: move those of one of them to another directory",
+            "its members may be {} … or {} …: move one of the two sets to another directory",
             files.full_path(&place(one, 1)).display(),
             files.full_path(&place(other, 1)).display()
         ),

@@ -128,7 +128,7 @@ impl<'a> Entry<'a> {
                 let mut names = sets.iter().map(|set| set.name_of(self, 0));
                 let (first, second) = (names.next(), names.next());
                 let reason = format!(
-                    "it may be the file of {} and that of {}: move the files of one of them to another directory",
+                    "it may belong to {} or to {}: move one of the two sets to another directory",
                     first.unwrap_or_default(),
                     second.unwrap_or_default()
                 );
@@ -231,7 +231,7 @@ impl Set {
         }
         if geometry.count != set.subfiles.len() {
             return Err(entry.refused(format!(
-                "it has {} subfiles, but the names of the existing ones state {}",
+                "it has {} subfiles, but the names of the existing ones say {}",
                 geometry.count,
                 set.subfiles.len()
             )));
@@ -406,8 +406,9 @@ impl Parts {
         let count = most.unwrap_or(0);
         if least != most {
             let least = least.unwrap_or(0);
-            let reason =
-                format!("the names of its subfiles state two numbers of them, {least} and {count}");
+            let reason = format!(
+                "the names of its subfiles give two numbers of subfiles, {least} and {count}"
+            );
             return Err(entry.refused(reason));
         }
         let mut places: BTreeMap<Part, &SourcePath> = BTreeMap::new();

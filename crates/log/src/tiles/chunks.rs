@@ -84,7 +84,7 @@ impl Hdf5Members {
 
 impl Looked {
     fn at(task: &Task, file: &SourceFile, place: u64) -> Result<Self, Fault> {
-        let base = find_signature(file)?.ok_or("it is no HDF5 file any more")?;
+        let base = find_signature(file)?.ok_or("it is no longer an HDF5 file")?;
         let objects = Objects::open(Hdf5 { source: file, base })?;
         let dataset = objects.dataset(place)?;
         let dims = match &dataset.space {

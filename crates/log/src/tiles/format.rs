@@ -35,6 +35,6 @@ pub fn header(file: &SourceFile) -> Result<MemberHeader, Fault> {
         Some(Format::Classic) => classic::header(file),
         Some(Format::Hdf5 { base }) => hdf5::header(file, base),
         None if file.is_empty() => Err("the file is empty: it has no header".into()),
-        None => Err("it is no netCDF file".into()),
+        None => Err("it is not a netCDF file".into()),
     }
 }

@@ -346,7 +346,7 @@ fn masked(numbers: &[u32], files: u64, sources: &[(SourcePath, Identity)]) -> Op
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     if newest.is_some_and(|newest| now.saturating_sub(newest) < COPIED) {
-        text += "; the newest is some seconds old: they may be copied at the moment";
+        text += "; the newest is a few seconds old: they may still be being copied";
     }
     (there < files).then(|| Diagnostic::note(text))
 }

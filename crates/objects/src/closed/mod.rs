@@ -150,13 +150,13 @@ fn push_mark(messages: &mut Messages, (log, datasets): (ClosedLog<'_>, usize)) -
     let datasets = i32::try_from(datasets).ok()?;
     let numbers = [datasets, logs, logs, log.header.config, 1];
     messages.push_list(MARK, datatype::integer(4, true), &numbers, i32::to_le_bytes)?;
-    let writer = log.header.writer.as_bytes();
+    let writer = names::about(&log.header.writer);
     let text = datatype::text(
         u32::try_from(writer.len()).ok()?,
         datatype::ZERO_PADDED,
         false,
     );
-    let data = header::attribute(names::WRITER, &text, &header::SCALAR, writer)?;
+    let data = header::attribute(names::WRITER, &text, &header::SCALAR, writer.as_bytes())?;
     messages.push(kind::ATTRIBUTE, 0, &data).map(|_| ())
 }
 

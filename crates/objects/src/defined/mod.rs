@@ -80,7 +80,7 @@ pub fn extended(
     }
     let mut maker = Maker::onto(&present, definitions)?;
     let ids = image.ids();
-    let new = datasets.get(ids..).ok_or("datasets that are not told")?;
+    let new = datasets.get(ids..).ok_or("datasets without a definition")?;
     maker.define(definitions, new)?;
     maker.scales(new).ok_or(NO_ROOM)?;
     maker.scales_of_old(definitions, datasets)?;

@@ -63,6 +63,8 @@ pub struct Files {
     commits: Vec<(u64, u64)>,
     /// The journal, on the first rank only.
     journal: Option<Journal>,
+    /// The path of the unclosed log that had this name and was kept, on the first rank only.
+    kept: Option<PathBuf>,
     /// Inode number of the journal, which all ranks know.
     journal_number: u64,
     spill: Spill,
@@ -97,6 +99,11 @@ pub(crate) struct Written {
 }
 
 impl Files {
+    /// The path of the unclosed log that had this name and was kept ([`Options::keep_unclosed`]). On the first rank only.
+    pub fn kept_log(&self) -> Option<&Path> {
+        self.kept.as_deref()
+    }
+
     /// Fails if the log is no longer the one that these ranks write: a file was moved away or replaced, or another process
     /// has closed or reopened the log, on a node that does not see the lock of the journal. The bytes after the last flush
     /// then belong to that process, and must be neither written nor cut off.
@@ -180,7 +187,7 @@ impl Files {
     fn check_room(&self) -> FaultResult {
         if !self.can_take(self.flushes + 1) {
             return Err(Fault::Refused(format!(
-                "after {} flushes of {} ranks the file can take no more: close it, and go on in another one",
+                "after {} flushes of {} ranks the file can take no more: close it and continue in another one",
                 self.flushes, self.header.ranks
             )));
         }

@@ -71,7 +71,7 @@ impl Files {
 
         let opened = open_data_file(&data_path, ranks, &file_ranks, options, &mut creation)?;
         let (data_file, local) = opened;
-        let journal = creation.complete();
+        let (journal, kept) = creation.complete();
         let data_files = header.data_files() as usize;
         let spill_path = spill_file(path, own, ranks.rank());
         let spill = Spill::new(spill_path, &local, &file_ranks);
@@ -93,6 +93,7 @@ impl Files {
             is_first: true,
             commits: Vec::new(),
             journal,
+            kept,
             journal_number: journal_number[0],
             spill,
             write_back: WriteBack::of(options.fsync),
@@ -256,6 +257,7 @@ impl Appendable {
             asked: state.asked,
             is_first: true,
             journal,
+            kept: None,
             journal_number: journal_number[0],
             spill,
             write_back: WriteBack::of(options.fsync),

@@ -79,8 +79,8 @@ fn scan_steps(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snapshot> 
     let tree = tree_of(&files, &directory, shown, &bad)?;
     let is_active = directory.is_active();
     if tree.has_lost_blocks && files.are_in_object_store() {
-        let what = "its data.N are in an object store, as s3.json says: ADIOS2 2.12 reads them there, and h5logfs copies of \
-                    them beside md.0";
+        let what = "its data.N are in an object store, as s3.json says: ADIOS2 2.12 reads them there, h5logfs reads \
+            copies of them beside md.0";
         diagnostics.push(Diagnostic::lost(what));
     }
     diagnostics.extend(tree.problems.iter().map(Diagnostic::lost));
@@ -183,7 +183,7 @@ fn steps_at(shown_flush: ShownFlush, newest: u64) -> Result<u64, Fault> {
             let reason = format!("it has no step {step}: it has {newest}");
             Err(Fault::Refused(reason))
         }
-        ShownFlush::Time(_) => Err(Fault::Refused("its steps do not tell their times".into())),
+        ShownFlush::Time(_) => Err(Fault::Refused("its steps have no recorded times".into())),
     }
 }
 
@@ -226,7 +226,8 @@ fn state(directory: &Directory, shown: u64) -> Vec<Diagnostic> {
     let newest = directory.steps() as u64;
     let mut found = Vec::new();
     if directory.is_active() {
-        let text = format!("not closed: {newest} complete steps; a writer has it open, or died");
+        let text =
+            format!("not closed: {newest} complete steps; its writer is running or has died");
         found.push(Diagnostic::note(text));
     }
     if shown < newest {

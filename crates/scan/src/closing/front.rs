@@ -65,14 +65,48 @@ pub(super) fn closed_front(front: Front<'_>, creation: &Id) -> Result<Vec<u8>> {
     let Front {
         header,
         id,
-        datasets,
         role,
         flush,
         has_seals,
+        ..
     } = front;
+    // Groups with large nodes may leave no room for the explanation.
+    let explained = objects(&front, &names::about(&header.writer), creation)?;
+    let mut front = match has_room(&explained, SEAL_AT) {
+        true => explained,
+        false => objects(&front, &header.writer, creation)?,
+    };
+    // The file ID takes the last 32 bytes. Groups with large nodes may use the bytes of the seal. Only a log with seals needs these.
+    let has_seal = has_room(&front, SEAL_AT);
+    if !has_seal && (has_seals || !has_room(&front, FRONT as usize - 32)) {
+        return Err("the metadata in front of the log take too much room: a bug in h5logfs".into());
+    }
+    front.resize(FRONT as usize, 0);
+    id.mark(&mut front);
+    let closed = Closed {
+        flush,
+        end: role.end_of_data(),
+        has_seals,
+    };
+    match role {
+        _ if !has_seal => {}
+        Role::Log { .. } if header.subfiles > 0 => set_seal(&mut front, closed, role.end(), &[]),
+        _ => set_unfinished_seal(&mut front, closed),
+    }
+    Ok(front)
+}
+
+/// Whether the objects end before byte `available`. The file in memory grows in large steps, so zeros past its end are unused.
+fn has_room(objects: &[u8], available: usize) -> bool {
+    objects.iter().skip(available).all(|b| *b == 0)
+}
+
+/// The superblock, the root group and the log's own objects. `writer`: the text of the attribute with the writer's name.
+fn objects(front: &Front<'_>, writer: &str, creation: &Id) -> Result<Vec<u8>> {
+    let role = front.role;
     let file = h5::create_in_memory(creation)?;
     let root = h5::open_group(&file, c"/")?;
-    mark(&root, header, datasets, role)?;
+    mark(&root, front, writer)?;
     // Object headers, and the addresses of their data.
     let mut addresses = Vec::new();
     if let Role::Log { data, table } = role {
@@ -92,47 +126,33 @@ pub(super) fn closed_front(front: Front<'_>, creation: &Id) -> Result<Vec<u8>> {
         image.set_early_allocation(header)?;
     }
     image.set_superblock(0, role.end())?;
-    let mut front = image.into_bytes();
-    // The file ID takes the last 32 bytes. The file in memory grows in large steps, so zeros past its end are unused.
-    let fits = |available: usize| front.iter().skip(available).all(|b| *b == 0);
-    let has_room = fits(SEAL_AT);
-    // Groups with large nodes may use the bytes of the seal. Only a log with seals needs these.
-    if !has_room && (has_seals || !fits(FRONT as usize - 32)) {
-        return Err("the metadata in front of the log take too much room: a bug in h5logfs".into());
-    }
-    front.resize(FRONT as usize, 0);
-    id.mark(&mut front);
-    let closed = Closed {
-        flush,
-        end: role.end_of_data(),
-        has_seals,
-    };
-    match role {
-        _ if !has_room => {}
-        Role::Log { .. } if header.subfiles > 0 => set_seal(&mut front, closed, role.end(), &[]),
-        _ => set_unfinished_seal(&mut front, closed),
-    }
-    Ok(front)
+    Ok(image.into_bytes())
 }
 
 /// The root attributes that make the file a log (`docs/formats/logvol.md`, section 1.1).
-fn mark(root: &Id, header: &Header, datasets: usize, role: Role) -> Result<()> {
+fn mark(root: &Id, front: &Front<'_>, writer: &str) -> Result<()> {
+    let (header, role) = (front.header, front.role);
     let logs = i32::from(role.has_log());
     let config = match role {
         Role::Master => header.config | SUBFILED as i32,
         Role::Log { .. } => header.config,
     };
-    let datasets = i32::try_from(datasets)?;
+    let datasets = i32::try_from(front.datasets)?;
     let subfiles = i32::try_from(header.data_files())?;
     let numbers = [datasets, logs, logs, config, subfiles];
     let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
     let integers = h5::integer_type(4, true, false)?;
     let list = Space::fixed(&[5]).create()?;
     h5::write_plain_attribute(root, Name::ascii(MARK), &integers, &list, &bytes)?;
-    let writer = header.writer.as_bytes();
     let text = h5::text_type(writer.len() as u32, false)?;
     let scalar = Space::scalar().create()?;
-    h5::write_plain_attribute(root, Name::ascii(names::WRITER), &text, &scalar, writer)
+    h5::write_plain_attribute(
+        root,
+        Name::ascii(names::WRITER),
+        &text,
+        &scalar,
+        writer.as_bytes(),
+    )
 }
 
 /// A contiguous dataset of bytes, whose address is set later (section 1.2).

@@ -261,10 +261,10 @@ fn too_late(file: &KeptFile) -> Option<String> {
     let why = match file.state {
         KeptState::Waits | KeptState::TakenIn { .. } => return None,
         KeptState::Late { follows, last } => format!(
-            "has what ranks had written after flush {follows}, and the log has gone on since, to flush {last}: it cannot be taken \
-             in any more"
+            "has what ranks had written after flush {follows}, and the log has gone on since, to flush {last}: it can no \
+             longer be merged"
         ),
-        KeptState::Damaged => "is damaged, so it cannot be taken in".to_owned(),
+        KeptState::Damaged => "is damaged, so it cannot be merged".to_owned(),
     };
     let path = file.path.display();
     Some(format!("{path} {why}. `--discard-unflushed` removes it"))
@@ -877,7 +877,7 @@ fn check_locked(lock: &File, read: Identity) -> io::Result<()> {
     if (locked.device, locked.inode) == (read.device, read.inode) {
         return Ok(());
     }
-    Err(io::Error::other("another file has taken its name"))
+    Err(io::Error::other("another file has its name now"))
 }
 
 /// The journal up to flush `last`, or all of it. A damaged journal is read only with a `last`.
@@ -896,7 +896,7 @@ fn choose_flushes(
         (Some(last), _) if last < all.first_flush() => {
             let first = all.first_flush();
             let reason = format!(
-                "its last append began after flush {first}, and what it had after flush {last} is not known any more"
+                "its last append began after flush {first}, and what it had after flush {last} is no longer known"
             );
             Err(Error::of(path, reason))
         }

@@ -17,7 +17,7 @@ use h5logfs_log::{carries_mark, find_signature, netcdf};
 
 /// The reason for a directory of ADIOS2.
 const NOTHING_TO_RECOVER: &str = "there is nothing to recover. Its complete steps are read as they are, also while a job writes it or after \
-    the job has died; what a job has put into a step that it did not complete is known to ADIOS2 alone";
+    the job has died; only ADIOS2 knows what a job has put into a step that it did not complete";
 
 /// The reason for a set of netCDF files.
 const NOTHING_IN_MEMBERS: &str = "there is nothing to recover. They are read as they are, also while a model writes them or after it has died";
@@ -70,8 +70,8 @@ pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
 
 /// The reason for a log with a journal but without a front. Its data may have been on the way to the disk when the
 /// power failed.
-const WITHOUT_FRONT: &str = "it has a journal, but its first bytes cannot be seen here: where another node has just written them, \
-                             wait. If the power went before they came to the disk, they are lost: remove the file and its journal, \
+const WITHOUT_FRONT: &str = "it has a journal, but its first bytes are not visible here: if another node has just written \
+    them, wait. If the power failed before they reached the disk, they are lost: remove the file and its journal, \
                              or replace them with the options `overwrite` and `discard_unclosed`";
 
 fn is_missing(error: &Error) -> bool {

@@ -59,7 +59,7 @@ impl Handled {
         };
         let (summary, left) = (&self.summary, left.display());
         Some(format!(
-            "{summary}: the part that cannot be taken in is kept in {left}"
+            "{summary}: the part that cannot be merged is kept in {left}"
         ))
     }
 }
@@ -359,7 +359,7 @@ pub fn restore(
         removed.map_err(|e| Error::io(&journal_path, e))?;
         return Err(Error::of(
             path,
-            "a job continues the log while its kept data are taken in",
+            "a job continues the log while its kept data are merged",
         ));
     }
     for (number, file) in open_data_files(files, &journal.header)?.iter().enumerate() {

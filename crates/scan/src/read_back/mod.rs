@@ -28,7 +28,7 @@ fn of_closed(dir: &SourceDir, name: &Path) -> CoreResult<Vec<Definition>> {
     let bad = |fault: Fault| Error::of(&path, fault);
     let file = crate::open(&SourceFile::open(dir, name)?).map_err(bad)?;
     let mark = logvol::find_mark(&file).map_err(bad)?;
-    let mark = mark.ok_or_else(|| bad("it is no log".into()))?;
+    let mark = mark.ok_or_else(|| bad("it is not a log".into()))?;
     let header = logvol::Header::read(&mark).map_err(bad)?;
     let used = header.datasets();
     of_file(&file, &LogVolObjects, used).map_err(bad)

@@ -370,7 +370,7 @@ fn checked(item: &str) -> io::Result<&str> {
     if is_item(item.as_bytes()) {
         return Ok(item);
     }
-    let reason = format!("{item:?} is no valid name of an item");
+    let reason = format!("{item:?} is not a valid name of an item");
     Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
 }
 

@@ -88,7 +88,7 @@ impl Pool {
             });
         match started {
             Ok(thread) => threads.push(thread),
-            Err(e) => log::debug!("no thread for read-ahead: {e}"),
+            Err(e) => log::debug!("cannot start a thread for read-ahead: {e}"),
         }
     }
 }

@@ -113,10 +113,10 @@ impl Values {
         let ty = match &variable.ty {
             Type::Text => {
                 let text = variable.texts.last().filter(|_| is_global);
-                return Ok(Value::Text(text.ok_or("it is no single text")?.clone()));
+                return Ok(Value::Text(text.ok_or("it is not a single text")?.clone()));
             }
             ty if is_global && !matches!(ty, Type::Struct(_)) => ty.clone(),
-            _ => return Err("it is no value or array of numbers".into()),
+            _ => return Err("it is not a value or an array of numbers".into()),
         };
         let bytes = self.bytes(variable, read)?;
         Ok(match (&ty, variable.shape.as_slice()) {

@@ -107,7 +107,7 @@ impl Collected {
 
     fn add_map(&mut self, step: u64, id: &str, variable: &Variable) {
         let Ok(id) = id.parse() else {
-            self.error(format!("decomposition {id}: its ID is no number"));
+            self.error(format!("decomposition {id}: its ID is not a number"));
             return;
         };
         let blocks = variable.blocks.iter().map(|block| block.place.len);
