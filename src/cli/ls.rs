@@ -18,6 +18,7 @@ use serde::{Serialize, Serializer};
 use super::ViewArgs;
 use super::logs::joined_of;
 use super::output::{Output, fail_with_last, percent};
+use super::parts::Parts;
 use super::table::{self, number, or_dash, text};
 use super::unclosed::Unclosed;
 use crate::fs::shown::ShownFile;
@@ -34,6 +35,9 @@ use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::walk;
 use h5logfs_view::View;
+
+/// Most faults of a log that a person sees.
+const MOST_FAULTS: usize = 4;
 
 /// List logs: layout, state, datasets, size as HDF5, and how much of them is written
 #[derive(Debug, Clone, Args)]
@@ -333,9 +337,12 @@ struct Row {
     /// Time of the last write to a file of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Timestamp>,
-    /// Why the log cannot be read, or its faults.
+    /// Why the log cannot be read, or its first fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
+    /// Its other faults.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    further_faults: Vec<String>,
 }
 
 /// The state of a log, in the order of interest for users.
@@ -381,11 +388,13 @@ impl Row {
         let unclosed = Unclosed::of(path, view);
         let snapshot = view.snapshot();
         let is_flat = snapshot.log.layout().flat().is_some();
-        let mut known = snapshot.diagnostics.iter();
-        let fault = known.find(|d| d.severity > Severity::Note);
-        let mut known = snapshot.diagnostics.iter();
-        let is_lost = known.any(|d| d.severity == Severity::Lost);
-        let unreadable = || "elements cannot be read: `h5logfs check` tells which".to_owned();
+        let known = snapshot.diagnostics.iter();
+        let known = known.filter(|d| d.severity > Severity::Note);
+        let mut faults: Vec<String> = known.map(Diagnostic::to_string).collect();
+        if faults.is_empty() && snapshot.has_unreadable {
+            faults.push("elements cannot be read: `h5logfs check` tells which".to_owned());
+        }
+        let mut faults = faults.into_iter();
         Ok(Row {
             path: path.to_owned(),
             state: State::of(unclosed.as_ref(), snapshot),
@@ -394,8 +403,12 @@ impl Row {
             datasets: (!is_flat).then_some(snapshot.datasets.len()),
             members: snapshot.joined.is_some().then_some(snapshot.sources.len()),
             canonical_bytes: Some(view.len()),
-            // A log without any dataset yet, or with lost data, has no known share.
-            covered: if is_flat || is_lost || unclosed.is_some() && snapshot.datasets.is_empty() {
+            covered: if is_flat {
+                Parts::of(view)
+                    .filter(|_| snapshot.has_losses())
+                    .map(|parts| parts.share())
+            } else if unclosed.is_some() && snapshot.datasets.is_empty() {
+                // A log without any dataset yet has no known share.
                 None
             } else {
                 view.inspection().covered_in_all(&view.task(None))?
@@ -403,9 +416,8 @@ impl Row {
             flush: unclosed.as_ref().map(|_| snapshot.flushes),
             unflushed: unclosed.and_then(|unclosed| unclosed.unflushed().cloned()),
             written: last_write(snapshot),
-            fault: fault
-                .map(Diagnostic::to_string)
-                .or_else(|| snapshot.has_unreadable.then(unreadable)),
+            fault: faults.next(),
+            further_faults: faults.collect(),
         })
     }
 
@@ -422,6 +434,7 @@ impl Row {
             unflushed: None,
             written: None,
             fault: Some(reason),
+            further_faults: Vec::new(),
         }
     }
 
@@ -485,8 +498,17 @@ fn print(rows: &[Row], out: &mut Output<impl Write>) -> io::Result<()> {
     }
     for (row, line) in rows.iter().zip(lines) {
         writeln!(out, "{line}")?;
-        if let Some(fault) = &row.fault {
+        for fault in row
+            .fault
+            .iter()
+            .chain(&row.further_faults)
+            .take(MOST_FAULTS)
+        {
             writeln!(out, "    {fault}")?;
+        }
+        if row.further_faults.len() >= MOST_FAULTS {
+            let more = row.further_faults.len() + 1 - MOST_FAULTS;
+            writeln!(out, "    and {more} more: `h5logfs check` lists all")?;
         }
         if let Some(unflushed) = &row.unflushed {
             writeln!(out, "    {unflushed}")?;

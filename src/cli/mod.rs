@@ -12,7 +12,7 @@ pub mod follow;
 pub mod inspect;
 mod logs;
 pub mod ls;
-mod missing;
+pub mod missing;
 pub mod mount;
 pub mod output;
 pub mod pages;

@@ -217,6 +217,10 @@ struct LogReport {
     written: Option<Timestamp>,
     timeline: Timeline,
     datasets: Vec<DatasetReport>,
+    /// Number of lost elements for which no dataset has a place.
+    left_out: u64,
+    /// Whether the number of all lost elements is known.
+    are_losses_counted: bool,
 }
 
 /// The report on one dataset.
@@ -326,6 +330,11 @@ impl LogReport {
             written: last_write(snapshot),
             timeline: origins.timeline(MOST_FLUSHES, MOST_RANKS),
             datasets: snapshot.datasets.iter().enumerate().map(dataset).collect(),
+            left_out: snapshot
+                .left_out
+                .iter()
+                .fold(0, |all, lost| all.saturating_add(lost.elements)),
+            are_losses_counted: snapshot.are_losses_counted(),
         })
     }
 
@@ -339,12 +348,20 @@ impl LogReport {
             })
     }
 
-    /// Share of the written elements of all logged datasets; `None` without any.
+    /// Number of elements that were written and are lost.
+    fn lost(&self) -> u128 {
+        let lost = |map: &CoverageMap| map.total(|cell| cell.lost);
+        let of_maps = self.maps().map(|(_, map)| lost(map));
+        of_maps.sum::<u128>() + u128::from(self.left_out)
+    }
+
+    /// Share of the written elements of all logged datasets; `None` without any, and where nothing tells how many are lost.
     fn covered(&self) -> Option<f64> {
         let sum = |of: fn(&CoverageMap) -> u128| self.maps().map(|(_, map)| of(map)).sum::<u128>();
-        let all = sum(|map| map.total(|cell| cell.elements));
+        let all = sum(|map| map.total(|cell| cell.elements)) + u128::from(self.left_out);
         let written = sum(|map| map.total(|cell| cell.written));
-        (all > 0).then(|| written as f64 / all as f64)
+        let is_known = all > 0 && self.are_losses_counted;
+        is_known.then(|| written as f64 / all as f64)
     }
 
     /// Whether the share is an estimate.
@@ -394,7 +411,7 @@ impl DatasetReport {
         if map.is_estimate() || map.is_spread || map.has_base {
             return None;
         }
-        let hidden = map.total(|cell| cell.logged.saturating_sub(cell.written));
+        let hidden = map.total(|cell| cell.logged.saturating_sub(cell.written + cell.lost));
         Some(hidden * u128::from(self.element_size))
     }
 }
