@@ -9,6 +9,7 @@ use super::gaps::{self, Gap};
 use super::{ChunkId, View};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::Objects;
 use h5logfs_log::snapshot::Content;
 
 /// Budgets of a count of elements. One is for a user who asks for a count, the other for a program that may ask for
@@ -18,6 +19,9 @@ const PROGRAM_BUDGET: u64 = 1 << 22;
 const CHUNK_COST: u64 = 16;
 /// Bytes of record tables up to which a program gets a count. Indexes of larger tables take long to make.
 const PROGRAM_TABLE_BYTES: usize = 16 << 20;
+
+/// The name of the scale of a dimension of netCDF that has no variable begins so.
+const NO_VARIABLE: &[u8] = b"This is a netCDF dimension but not a netCDF variable";
 
 /// Bytes of a read that only checks whether the data can be read.
 const CHECK_STEP: u64 = 1 << 20;
@@ -247,6 +251,20 @@ impl<'a> Inspection<'a> {
         Ok(Some(all))
     }
 
+    /// Whether a dataset only stands for a dimension of netCDF, and no record has written to it. Nobody writes its elements: it has
+    /// none that could be missing.
+    pub fn is_bare_dimension(self, number: usize) -> Result<bool> {
+        let view = self.view;
+        let index = view.indexes().of_dataset(&view.task(None), number)?;
+        if !index.is_empty() || index.has_base() {
+            return Ok(false);
+        }
+        let name = Objects::open(view.metadata())
+            .and_then(|objects| objects.attribute(view.snapshot.datasets[number].header, "NAME"));
+        let name = name.ok().flatten();
+        Ok(name.is_some_and(|name| name.bytes.starts_with(NO_VARIABLE)))
+    }
+
     /// Counts the written elements. `None` where the count would take more than is left of `budget`.
     fn count_written(
         self,
@@ -257,7 +275,7 @@ impl<'a> Inspection<'a> {
         let index = self.view.indexes().of_dataset(task, number)?;
         let grid = self.view.grid(number);
         let mut coverage = Coverage::default();
-        if grid.is_empty() {
+        if grid.is_empty() || self.is_bare_dimension(number)? {
             // The product of its dimensions need not fit into 64 bits.
             return Ok(Some(coverage));
         }
@@ -297,6 +315,9 @@ impl<'a> Inspection<'a> {
         dimension: usize,
         see: &mut dyn FnMut(Gap) -> ControlFlow<()>,
     ) -> Result<()> {
+        if self.is_bare_dimension(number)? {
+            return Ok(());
+        }
         gaps::find(self.view, number, dimension, see)
     }
 }

@@ -55,7 +55,10 @@ impl<'a> Pictures<'a> {
     pub fn of(&mut self, number: usize, wanted: &Wanted) -> Result<CoverageMap> {
         let snapshot = &self.view.snapshot;
         let left_out = snapshot.left_out_of(&snapshot.datasets[number].name);
-        let map = self.of_records(number, wanted)?;
+        let mut map = self.of_records(number, wanted)?;
+        if map.records == 0 && self.view.inspection().is_bare_dimension(number)? {
+            map.cells.iter_mut().for_each(|cell| cell.elements = 0);
+        }
         Ok(CoverageMap { left_out, ..map })
     }
 
