@@ -28,11 +28,13 @@ use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::Error;
 use h5logfs_common::parallel;
 use h5logfs_log::descriptors;
+use h5logfs_log::find_signature;
 use h5logfs_log::journal::JobState;
 use h5logfs_log::journal::unflushed::Summary;
 use h5logfs_log::log_dir;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::walk;
 use h5logfs_view::View;
 
@@ -75,7 +77,7 @@ pub enum Order {
     Size,
     /// Last write, the latest first
     Time,
-    /// Unreadable, left, being written, unknown, closed
+    /// Unreadable, left, being written, unknown, closed, no log
     State,
 }
 
@@ -85,6 +87,10 @@ pub fn run(args: LsArgs) -> Result<()> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     let mut files: BTreeMap<PathBuf, (SourceDir, Vec<File>)> = BTreeMap::new();
     for path in &args.paths {
+        if let Err(error) = log_dir::check_complete(path) {
+            rows.push(Row::unreadable(path, error.to_string()));
+            continue;
+        }
         match Place::of(path) {
             Ok(Place::Directory(dir)) => match list(dir, path, args.recursive, &args.view) {
                 Ok(listed) => rows.extend(listed),
@@ -138,6 +144,18 @@ struct File {
     name: PathBuf,
     /// The user's name for the file.
     path: PathBuf,
+    /// Why it cannot be read, where it is a directory that has files of a log, but no index.
+    refused: Option<String>,
+}
+
+impl File {
+    fn new(name: PathBuf, path: PathBuf) -> Self {
+        File {
+            name,
+            path,
+            refused: None,
+        }
+    }
 }
 
 /// The target of a path from the user. For root, the path is followed through no link that another user may have put there.
@@ -167,7 +185,7 @@ impl Place {
     fn of_file(path: &Path) -> Result<Self> {
         let (dir, name) = log_dir::walk_to(path)?;
         let path = joined_of(path).unwrap_or_else(|| path.to_owned());
-        Ok(Place::File(dir, File { name, path }))
+        Ok(Place::File(dir, File::new(name, path)))
     }
 }
 
@@ -255,7 +273,7 @@ impl Listed {
                 let shown = log_dir::listed_in(&held, &name, &log).name_for(&name);
                 let path = called(shown.as_deref().unwrap_or(&name));
                 let name = below.join(&name).join(log_dir::FILE);
-                files.push(File { name, path });
+                files.push(File::new(name, path));
                 continue;
             }
             if kind.is_file()
@@ -264,15 +282,23 @@ impl Listed {
                 if set.first == name {
                     let joined = &set.candidate.joined;
                     let (name, path) = (below.join(joined), called(joined));
-                    files.push(File { name, path });
+                    files.push(File::new(name, path));
                 }
                 continue;
             }
-            let path = path.join(&name);
-            let name = below.join(&name);
+            let (entry_name, shown) = (&name, called(&name));
+            let path = path.join(entry_name);
+            let name = below.join(entry_name);
             if kind.is_file() {
-                let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
-                files.push(File { name, path });
+                let path = shown;
+                files.push(File::new(name, path));
+            } else if kind.is_dir()
+                && let Some(reason) = log_dir::is_incomplete_in(&held, entry_name)
+            {
+                files.push(File {
+                    refused: Some(reason),
+                    ..File::new(name, shown)
+                });
             } else if kind.is_dir() && recursive && !self.is_part(&name) {
                 self.files_below(&path, &name, recursive, files)?;
             }
@@ -290,12 +316,37 @@ impl Listed {
 
     /// The line of a file that the user has named.
     fn row_of_any(&self, file: &File) -> Row {
-        let no_log = || Row::unreadable(&file.path, "it is not a log".to_owned());
-        self.row(file).unwrap_or_else(no_log)
+        self.row(file).unwrap_or_else(|| self.row_of_other(file))
+    }
+
+    /// The line of a file that is no log.
+    fn row_of_other(&self, File { name, path, .. }: &File) -> Row {
+        let opened = SourceFile::open(self.catalog.dir(), name);
+        match opened.and_then(|file| find_signature(&file)) {
+            Ok(signature) => Row {
+                state: match signature {
+                    Some(_) => State::PlainHdf5,
+                    None => State::NoLog,
+                },
+                fault: None,
+                ..Row::unreadable(path, String::new())
+            },
+            Err(error) => Row::unreadable(path, error.to_string()),
+        }
     }
 
     /// The line of a file; `None` if the file is not a log.
-    fn row(&self, File { name, path }: &File) -> Option<Row> {
+    fn row(
+        &self,
+        File {
+            name,
+            path,
+            refused,
+        }: &File,
+    ) -> Option<Row> {
+        if let Some(reason) = refused {
+            return Some(Row::unreadable(path, reason.clone()));
+        }
         let row = match self.catalog.get(name) {
             Ok(Presented::Plain | Presented::Settled(_) | Presented::Absent) => return None,
             Ok(Presented::View { .. }) => {
@@ -357,6 +408,10 @@ pub enum State {
     /// Not closed. It is unknown whether its job still runs.
     Unclosed,
     Closed,
+    /// An ordinary HDF5 file, and no log.
+    PlainHdf5,
+    /// Any other file.
+    NoLog,
 }
 
 impl State {
@@ -379,6 +434,8 @@ impl State {
             State::Running => "being written",
             State::Unclosed => "not closed",
             State::Closed => "closed",
+            State::PlainHdf5 => "plain HDF5",
+            State::NoLog => "not a log",
         }
     }
 }

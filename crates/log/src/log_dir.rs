@@ -251,11 +251,24 @@ pub fn check_complete(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The reason why `name` in an open directory is a directory that has files of a log, but no valid index; `None` for anything
+/// else. Unlike [`check_complete`] it takes more than one usual name as a sign, because it is about any directory, and not about
+/// one that a user has named as a log.
+pub fn is_incomplete_in(directory: impl AsFd, name: &OsStr) -> Option<String> {
+    let opened = open(&directory, Path::new(name), SEARCH)?;
+    let has = |name: &str| open(&opened, Path::new(name), OFlags::PATH).is_some();
+    let is_usual = has("data.0") && (has(names::METADATA) || has(FILE));
+    if is_usual { why_not(&opened) } else { None }
+}
+
 /// The reason why a directory is no log, though it has files of one.
 fn why_none(path: &Path) -> Option<String> {
-    let directory = open_path(path)?;
-    let has = |name: &str| open(&directory, Path::new(name), OFlags::PATH).is_some();
-    if has_index(&directory)
+    why_not(&open_path(path)?)
+}
+
+fn why_not(directory: &OwnedFd) -> Option<String> {
+    let has = |name: &str| open(directory, Path::new(name), OFlags::PATH).is_some();
+    if has_index(directory)
         || ![names::METADATA, names::FORMATS, "data.0"]
             .into_iter()
             .any(has)
@@ -269,7 +282,7 @@ fn why_none(path: &Path) -> Option<String> {
     }
     let mut header = Vec::new();
     let index = open(
-        &directory,
+        directory,
         Path::new(FILE),
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
     );

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
 
 use super::called::Called;
 use super::follow::is_no_log;
 use super::ls::{State, last_write};
+use super::output::fail_with_last;
 use super::parts::Parts;
 use super::target::{STDOUT, Target, TargetRequest, originals};
 use super::unclosed::Unclosed;
@@ -88,21 +89,24 @@ fn axes(text: &str) -> Result<(usize, usize), String> {
 }
 
 pub fn run(mut args: ReportArgs) -> Result<()> {
-    args.files = logs::named(&args.files, &args.view)?;
+    let logs::Named { files, mut errors } = logs::named(&args.files, &args.view)?;
+    args.files = files;
     if args.watch {
-        return watch(&args);
+        watch(&args)?;
+        return fail_with_last(errors);
     }
     let report = |number: usize, scanner: &LogScanner<'_>| {
         FileReport::of(&args.files[number], &args, scanner)
     };
     let files = write(&args, args.force, None, report)?;
     let failed = files.iter().filter(|file| file.content.is_err()).count();
-    ensure!(
-        failed == 0,
-        "{failed} of {} files cannot be read: the page says why",
-        files.len()
-    );
-    Ok(())
+    if failed > 0 {
+        let all = files.len();
+        errors.push(anyhow!(
+            "{failed} of {all} files cannot be read: the page says why"
+        ));
+    }
+    fail_with_last(errors)
 }
 
 /// Writes the page about each file. `renewed`: time until the next page.
