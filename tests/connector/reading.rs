@@ -183,7 +183,8 @@ except OSError as e:
 /// A dimension of netCDF without coordinates has a dataset that nobody writes, and that is no gap.
 #[test]
 fn dimensions_without_coordinates_are_complete() {
-    let Some(python) = Connector::new().python() else {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();

@@ -389,10 +389,9 @@ fn what_a_log_has_lost_is_told() {
     // Two of four steps of /fields/rho are gone.
     data.set_len(data.metadata().unwrap().len() / 2).unwrap();
     for command in COMMANDS {
-        for (option, status) in [(REPLACE, 4), ("--allow-incomplete", 0)] {
-            let output = make(command, &[&log, &made])
-                .args([REPLACE, option])
-                .output();
+        let allowed = [REPLACE, "--allow-incomplete"];
+        for (options, status) in [(&allowed[..1], 4), (&allowed[..], 0)] {
+            let output = make(command, &[&log, &made]).args(options).output();
             let output = output.unwrap();
             let told = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(status), "{command}: {told}");

@@ -290,8 +290,9 @@ const KINDS: [Kind; 10] = [
     Kind::unclosed("alive", "running"),
     Kind::unclosed("dead", "left"),
     Kind {
+        // Half of what was written is lost.
         fault: Some("elements cannot be read"),
-        ..Kind::closed("bad", |at| copied("corpus/bad_foff.log.h5", at), 2, 0.2)
+        ..Kind::closed("bad", |at| copied("corpus/bad_foff.log.h5", at), 2, 0.1)
     },
     Kind {
         state: Some("unreadable"),
