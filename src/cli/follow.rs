@@ -46,10 +46,10 @@ const MOST_NAMES: usize = 4;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 The command ends when the log is closed; with --stay it goes on, and reports on a job that appends to the log. With --until closed \
-it also ends when the job has ended without a close; the exit status is then 3. The lock of the journal tells that. Without a \
-journal (ADIOS2, PnetCDF) the job counts as ended when nothing has changed for --timeout seconds and no process of this node that \
-the user may see has the files open for writing. Nothing tells that netCDF tiles are closed: --until closed takes them for closed \
-under the same condition.")]
+it also ends when the job has ended without a close; the exit status is then 3. The lock of the journal tells that. Where a log \
+has no journal, the job counts as ended when nothing has changed for --timeout seconds and no process of this node that the user \
+may see has the files open for writing. Nothing tells that a set of files is closed: --until closed takes it for closed under the \
+same condition.")]
 pub struct FollowArgs {
     /// The log file
     #[arg(value_name = "FILE")]
@@ -188,7 +188,7 @@ impl Reported {
             is_closed: snapshot.is_closed(),
             plain: None,
             bytes: bytes(snapshot),
-            // Steps of ADIOS2 have no times: this is when the step has arrived.
+            // Where flushes have no times, this is when the flush has arrived.
             time: snapshot.flushed_at.or_else(|| {
                 let written = last_write(snapshot).filter(|_| snapshot.journal.is_some());
                 written.map(Timestamp::as_millisecond)

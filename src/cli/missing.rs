@@ -42,9 +42,12 @@ pub struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Whether the file lacks data that are lost.
+    /// Whether the file lacks data that are lost. All of its elements were read: lost ones in a dataset are an error, or a part that
+    /// is left out. So losses that were counted and are not left out concern other datasets, or what later records hide.
     pub fn is_incomplete(&self) -> bool {
-        self.left_out > 0 || self.snapshot.has_losses()
+        self.left_out > 0
+            || !self.snapshot.left_out.is_empty()
+            || !self.snapshot.are_losses_counted()
     }
 
     /// Warns on standard error if the file lacks lost data. Adds notes about a set of files.

@@ -403,6 +403,11 @@ fn what_a_log_has_lost_is_told() {
         }
         fs::remove_file(&made).unwrap();
     }
+    // Other datasets are whole.
+    let whole = ["--dataset", "/coords/x"];
+    let output = make("compact", &[&log, &made]).args(whole).output();
+    let output = output.unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
     let says = |arguments: &[&str]| {
         let output = Command::new(PROGRAM).args(arguments).arg(&log).output();
         String::from_utf8(output.unwrap().stdout).unwrap()

@@ -10,6 +10,7 @@ use super::{ChunkId, View};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
 use h5logfs_hdf5_format::Objects;
+use h5logfs_log::hdf5_bytes::is_bare_dimension;
 use h5logfs_log::snapshot::Content;
 
 /// Budgets of a count of elements. One is for a user who asks for a count, the other for a program that may ask for
@@ -19,9 +20,6 @@ const PROGRAM_BUDGET: u64 = 1 << 22;
 const CHUNK_COST: u64 = 16;
 /// Bytes of record tables up to which a program gets a count. Indexes of larger tables take long to make.
 const PROGRAM_TABLE_BYTES: usize = 16 << 20;
-
-/// The name of the scale of a dimension of netCDF that has no variable begins so.
-const NO_VARIABLE: &[u8] = b"This is a netCDF dimension but not a netCDF variable";
 
 /// Bytes of a read that only checks whether the data can be read.
 const CHECK_STEP: u64 = 1 << 20;
@@ -251,7 +249,7 @@ impl<'a> Inspection<'a> {
         Ok(Some(all))
     }
 
-    /// Whether a dataset only stands for a dimension of netCDF, and no record has written to it. Nobody writes its elements: it has
+    /// Whether a dataset only stands for a dimension, and no record has written to it. Nobody writes its elements: it has
     /// none that could be missing.
     pub fn is_bare_dimension(self, number: usize) -> Result<bool> {
         let view = self.view;
@@ -262,7 +260,7 @@ impl<'a> Inspection<'a> {
         let name = Objects::open(view.metadata())
             .and_then(|objects| objects.attribute(view.snapshot.datasets[number].header, "NAME"));
         let name = name.ok().flatten();
-        Ok(name.is_some_and(|name| name.bytes.starts_with(NO_VARIABLE)))
+        Ok(name.is_some_and(|name| is_bare_dimension(&name.bytes)))
     }
 
     /// Counts the written elements. `None` where the count would take more than is left of `budget`.

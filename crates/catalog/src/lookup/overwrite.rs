@@ -107,7 +107,7 @@ pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> 
         if member.is_some_and(|member| relative.file_name() == Some(&member.joined())) {
             let part = part.display();
             return refused(format!(
-                "this is the name of the file that {part} and other netCDF files make up: choose another name"
+                "this is the name of the file that {part} and others make up: choose another name"
             ));
         }
         return refused(format!(
