@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use h5logfs::cli::environment::forget_hdf5;
+use h5logfs::cli::missing::{self, LostData};
 use h5logfs::cli::mount::options::{MountOption, Value};
 use h5logfs::cli::mount::{helper, run as run_command};
 use h5logfs::cli::output::{log_to_stderr, print_error};
@@ -94,6 +95,8 @@ fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(status) => status,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        // A warning has said so.
+        Err(error) if error.is::<LostData>() => ExitCode::from(missing::STATUS),
         Err(error) => {
             print_error("h5logfs", &error);
             status_of(&error)

@@ -8,6 +8,7 @@ use clap::{FromArgMatches, Parser};
 use h5logfs::cli::compact::ranks::{JobArgs, NAME, check_arguments, command_line, run};
 use h5logfs::cli::compact::watch;
 use h5logfs::cli::environment::forget_hdf5;
+use h5logfs::cli::missing::{self, LostData};
 use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::{pages, scan_server};
 use h5logfs_mpi::MpiRanks;
@@ -63,7 +64,10 @@ fn main() -> ExitCode {
 /// Runs the job. All ranks end with the same status; the first one prints the reason.
 fn in_job(args: Result<JobArgs, clap::Error>, ranks: &Ranks) -> ExitCode {
     let outcome = check_arguments(ranks).and_then(|()| match &args {
-        Ok(args) => run(args, ranks).map(|()| ExitCode::SUCCESS),
+        Ok(args) => run(args, ranks).map(|made| match made {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(LostData) => ExitCode::from(missing::STATUS),
+        }),
         Err(misuse) => {
             if ranks.is_root() {
                 // A failure to print cannot be reported, either.

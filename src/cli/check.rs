@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use serde::Serialize;
 
 use super::called::Called;
-use super::output::Output;
+use super::output::{Output, fail_with_last};
 use super::unclosed::Unclosed;
 use super::{IsView, LogScanner, ViewArgs, logs};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
@@ -37,7 +37,10 @@ pub struct CheckArgs {
 
 pub fn run(args: CheckArgs) -> Result<()> {
     let out = &mut Output::stdout();
-    let paths = logs::named(&args.files, &args.view)?;
+    let logs::Named {
+        files: paths,
+        mut errors,
+    } = logs::named(&args.files, &args.view)?;
     let scanner = args.view.scanner_for(paths.len())?;
     let (mut bad, mut views, mut others) = (0, 0, 0);
     let mut reports = paths.iter().map(|file| {
@@ -53,7 +56,10 @@ pub fn run(args: CheckArgs) -> Result<()> {
         reports.try_for_each(|report| report.print(out))?;
     }
     let files = paths.len();
-    ensure!(bad == 0, "{bad} of {files} files have faults");
+    if bad > 0 {
+        errors.push(anyhow!("{bad} of {files} files have faults"));
+    }
+    fail_with_last(errors)?;
     ensure!(
         views == 0,
         "{views} of {files} files are views, and were not checked"

@@ -9,9 +9,10 @@ use std::num::NonZeroU16;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
+use super::missing::{LossArgs, Made};
 use super::output::Output;
 use super::target::{FromTo, Unordered};
-use super::{Scanned, ViewArgs, called, missing, progress};
+use super::{Scanned, ViewArgs, called, progress};
 use h5logfs_common::parallel;
 use h5logfs_convert::compact::metadata::Metadata;
 use h5logfs_convert::compact::sequence::Compacted;
@@ -39,9 +40,12 @@ pub struct CompactArgs {
     #[arg(long, value_name = "PATH")]
     pub dataset: Vec<String>,
 
-    /// Leave out chunks that cannot be read, and list them; the exit status is 1 if there are any
+    /// Leave out chunks that cannot be read, and list them; the exit status is 4 if there are any
     #[arg(long)]
     pub skip_damaged: bool,
+
+    #[command(flatten)]
+    pub losses: LossArgs,
 
     /// Read the new file back and compare it with the log
     #[arg(long)]
@@ -106,10 +110,14 @@ pub fn run(args: CompactArgs) -> Result<()> {
     let written = written.map_err(|e| called(&args.paths.file, e));
     let left_out = written.with_context(|| format!("cannot write {}", target.name()))?;
     report(&left_out)?;
-    missing::report(&source.view, &args.paths.file)?;
-    let count = count(&left_out);
-    ensure!(count == 0, "{}", incomplete(count, &target.name()));
-    Ok(())
+    let made = Made {
+        log: &args.paths.file,
+        snapshot: source.view.snapshot(),
+        name: &target.name(),
+        left_out: count(&left_out),
+    };
+    made.warn()?;
+    Ok(made.end(&args.losses)?)
 }
 
 impl CompactArgs {
@@ -162,11 +170,6 @@ fn write(args: &CompactArgs, source: &Source, output: &Unordered<'_>) -> Result<
 
 fn count(left_out: &[LeftOut]) -> u64 {
     left_out.iter().map(|left_out| left_out.count).sum()
-}
-
-/// The error for a file without the unreadable parts.
-fn incomplete(count: u64, name: &str) -> String {
-    format!("{count} parts of datasets cannot be read and are missing from {name}")
 }
 
 /// Lists the parts that are not in the file.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::missing::{LossArgs, Made};
 use super::target::{FromTo, Output};
-use super::{ViewArgs, called, missing, progress};
+use super::{ViewArgs, called, progress};
 use h5logfs_log::scan::Choice;
 use h5logfs_view::View;
 use h5logfs_view::cache::Budget;
@@ -29,6 +30,9 @@ pub struct ExportArgs {
     pub paths: FromTo,
 
     #[command(flatten)]
+    pub losses: LossArgs,
+
+    #[command(flatten)]
     pub view: ViewArgs,
 }
 
@@ -44,8 +48,14 @@ pub fn run(args: ExportArgs) -> Result<()> {
     });
     let written = written.map_err(|e| called(&args.paths.file, e));
     written.with_context(|| format!("cannot write {}", target.name()))?;
-    missing::report(&view, &args.paths.file)?;
-    Ok(())
+    let made = Made {
+        log: &args.paths.file,
+        snapshot: view.snapshot(),
+        name: &target.name(),
+        left_out: 0,
+    };
+    made.warn()?;
+    Ok(made.end(&args.losses)?)
 }
 
 fn write(view: &View, budget: &Budget, out: &mut Output) -> Result<()> {

@@ -1,8 +1,11 @@
 //! `h5logfs follow`: reports each flush of a running job.
 
+mod writers;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
@@ -11,21 +14,27 @@ use jiff::{Timestamp, tz::TimeZone};
 use rustix::process::nice;
 use serde::Serialize;
 
-use super::output::Output;
+use super::logs;
+use super::ls::last_write;
+use super::output::{Output, plain};
 use super::report;
 use super::unclosed::job_state;
 use super::{LogScanner, Scanned, ViewArgs};
 use h5logfs_catalog::changes::{Changes, FollowedState, Plain};
 use h5logfs_common::error::Error;
 use h5logfs_log::journal::{JobState, ShownFlush};
+use h5logfs_log::log_dir;
 use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::Identity;
+use writers::Files;
 
 /// Priority below that of a job. The processes that scan inherit it.
 const NICE: i32 = 10;
 /// Time between two looks at the job's lock.
 const LOOK_AT_JOB: Duration = Duration::from_secs(1);
+/// Time between two looks for a file that is not there yet.
+const LOOK_FOR_FILE: Duration = Duration::from_millis(150);
 /// Most flushes by which a follower may be late. Beyond that it skips to the newest flush.
 const MOST_BEHIND: u64 = 32;
 /// Longest time for reporting missed flushes. Then it skips to the newest flush, so that new ones are reported soon.
@@ -36,9 +45,11 @@ const MOST_NAMES: usize = 4;
 /// Print each flush of a running job: time, bytes, rate, and the datasets that have grown
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The exit status is 3 if --until closed waits for a job that has ended without a close. Logs of other programs may not show \
-that; then it waits on. Without --until the command goes on until it is interrupted, even when the log is closed and another job \
-appends to it.")]
+The command ends when the log is closed; with --stay it goes on, and reports on a job that appends to the log. With --until closed \
+it also ends when the job has ended without a close; the exit status is then 3. The lock of the journal tells that. Where a log \
+has no journal, the job counts as ended when nothing has changed for --timeout seconds and no process of this node that the user \
+may see has the files open for writing. Nothing tells that a set of files is closed: --until closed takes it for closed under the \
+same condition.")]
 pub struct FollowArgs {
     /// The log file
     #[arg(value_name = "FILE")]
@@ -48,7 +59,15 @@ pub struct FollowArgs {
     #[arg(long, value_enum, value_name = "WHEN")]
     pub until: Option<Until>,
 
-    /// Treat the job as dead when its journal has been unlocked for this many seconds
+    /// Wait for a log that is not there yet, and for another one if it is removed
+    #[arg(long)]
+    pub wait: bool,
+
+    /// Go on when the log is closed, until the command is interrupted
+    #[arg(long, conflicts_with = "until")]
+    pub stay: bool,
+
+    /// Treat the job as dead when its journal has been unlocked, or its log unchanged, for this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub timeout: u32,
 
@@ -69,8 +88,21 @@ pub enum Until {
 
 /// The job has ended without a close.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: its job has ended without closing it: `h5logfs recover {}` closes it", _0.display(), _0.display())]
-pub struct JobEnded(pub PathBuf);
+pub enum JobEnded {
+    /// The lock of its journal tells it.
+    #[error("{}: its job has ended without closing it: `h5logfs recover {}` closes it", _0.display(), _0.display())]
+    Unlocked(PathBuf),
+    /// So many seconds without a change, and without a writer on this node, tell it.
+    #[error("{}: it is not closed, {}", _0.display(), silence(*_1))]
+    Silent(PathBuf, u32),
+}
+
+/// Why a job without a journal counts as ended.
+fn silence(seconds: u32) -> String {
+    format!(
+        "has not changed for {seconds} s, and no process here that can be seen writes to it: its job has ended"
+    )
+}
 
 /// An event to report. Times are those of the journal.
 #[derive(Debug, Serialize)]
@@ -133,7 +165,7 @@ struct Extent {
 }
 
 /// The last reported state.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Reported {
     /// The last reported flush.
     flush: u64,
@@ -156,7 +188,11 @@ impl Reported {
             is_closed: snapshot.is_closed(),
             plain: None,
             bytes: bytes(snapshot),
-            time: snapshot.flushed_at,
+            // Where flushes have no times, this is when the flush has arrived.
+            time: snapshot.flushed_at.or_else(|| {
+                let written = last_write(snapshot).filter(|_| snapshot.journal.is_some());
+                written.map(Timestamp::as_millisecond)
+            }),
             dims: snapshot.datasets.iter().map(extent).collect(),
             file: first.map(|file| (file.device, file.inode)),
         }
@@ -207,6 +243,12 @@ struct Follower<'a, W> {
     journal: Option<SourcePath>,
     /// Since when no process holds the journal, and whether that was reported.
     ended: Option<(Instant, bool)>,
+    /// The files of a log without such a journal.
+    files: Files,
+    /// The last change, or the last time that a writer was seen.
+    heard: Instant,
+    /// Whether the log is a set of files, which nothing tells to be closed.
+    is_set: bool,
 }
 
 pub fn run(args: FollowArgs) -> Result<()> {
@@ -217,31 +259,98 @@ pub fn run(args: FollowArgs) -> Result<()> {
     );
     // The job has priority on its node.
     let _ = nice(NICE);
+    let scanner = args.view.scanner()?;
+    if args.wait {
+        wait_for(&args.file);
+    }
     let changes = Changes::of(&args.file);
     let changes = changes.map_err(|e| anyhow::anyhow!("{}: {e}", args.file.display()))?;
     let follower = Follower {
-        scanner: args.view.scanner()?,
+        scanner,
         args: &args,
         changes,
         out: Output::stdout(),
         reported: None,
         journal: None,
         ended: None,
+        files: Files::default(),
+        heard: Instant::now(),
+        is_set: false,
     };
     follower.run()
 }
 
+/// Waits until there is a file, or a directory of a log with its index.
+fn wait_for(file: &Path) {
+    let is_there = || {
+        Changes::of(file).is_ok()
+            && !logs::is_directory(file)
+            && log_dir::check_complete(file).is_ok()
+    };
+    if !is_there() {
+        tell(&format!("waiting for {}", file.display()));
+    }
+    while !is_there() {
+        thread::sleep(LOOK_FOR_FILE);
+    }
+}
+
+/// Tells the user what the command waits for. Standard output is for events.
+fn tell(what: &str) {
+    eprintln!("h5logfs: {}", plain(what));
+}
+
 impl<W: Write> Follower<'_, W> {
     fn run(mut self) -> Result<()> {
+        let mut is_told = self.args.until.is_none();
         loop {
-            let is_closed = self.catch_up()?;
-            if is_closed && self.args.until == Some(Until::Closed) {
+            let is_closed = match self.catch_up() {
+                // It may become a log, or another one may take its place.
+                Err(_) if self.args.wait && !self.changes.is_there() => {
+                    self.wait_for_another()?;
+                    continue;
+                }
+                Err(error) if self.args.wait && self.reported.is_none() && is_no_log(&error) => {
+                    false
+                }
+                caught_up => caught_up?,
+            };
+            if is_closed && !self.args.stay {
                 return Ok(());
             }
+            if !std::mem::replace(&mut is_told, true) {
+                self.tell_until_when();
+            }
             while !self.changes.wait(Some(Instant::now() + LOOK_AT_JOB)) {
-                self.look_at_job()?;
+                if self.look_at_job()? {
+                    return Ok(());
+                }
             }
             self.ended = None;
+            self.heard = Instant::now();
+        }
+    }
+
+    /// Waits for a log of the name of one that is gone.
+    fn wait_for_another(&mut self) -> Result<()> {
+        wait_for(&self.args.file);
+        self.changes = Changes::of(&self.args.file)?;
+        self.heard = Instant::now();
+        Ok(())
+    }
+
+    fn tell_until_when(&self) {
+        let file = self.args.file.display();
+        let seconds = self.args.timeout;
+        let or = if self.journal.is_some() {
+            format!("until no process has held the lock of its journal for {seconds} s")
+        } else {
+            format!("until nothing has changed for {seconds} s and no process here writes to it")
+        };
+        if self.is_set {
+            tell(&format!("waiting {or}: {file}"));
+        } else {
+            tell(&format!("waiting until {file} is closed, or {or}"));
         }
     }
 
@@ -262,7 +371,10 @@ impl<W: Write> Follower<'_, W> {
         };
         let found = FollowedState::of(&newest.snapshot, newest.files()?);
         self.changes.learn(&found);
-        let now = Reported::of(&newest.snapshot);
+        self.is_set = newest.snapshot.joined.is_some();
+        self.files = Files::of(&self.args.file, newest.files()?);
+        let mut now = Reported::of(&newest.snapshot);
+        now.is_closed &= !self.is_set;
         self.report_other(&now)?;
         if now.is_closed {
             self.report_closed(now)?;
@@ -395,24 +507,63 @@ impl<W: Write> Follower<'_, W> {
         Ok(self.print_event(&event)?)
     }
 
-    /// Reports the end of the job once, when it has lasted longer than a close may take.
-    fn look_at_job(&mut self) -> Result<()> {
+    /// Reports the end of the job once, when it has lasted longer than a close may take. Returns whether the command ends.
+    fn look_at_job(&mut self) -> Result<bool> {
         let Some(journal) = &self.journal else {
-            return Ok(());
+            return self.look_at_writers();
         };
         if job_state(&self.args.file, journal) != JobState::Ended {
             self.ended = None;
-            return Ok(());
+            return Ok(false);
         }
         let (since, is_reported) = *self.ended.get_or_insert((Instant::now(), false));
-        if is_reported || since.elapsed() < Duration::from_secs(self.args.timeout.into()) {
-            return Ok(());
+        if is_reported || since.elapsed() < self.timeout() {
+            return Ok(false);
         }
         if self.args.until == Some(Until::Closed) {
-            return Err(JobEnded(self.args.file.clone()).into());
+            return Err(JobEnded::Unlocked(self.args.file.clone()).into());
         }
         self.ended = Some((since, true));
-        Ok(self.print_event(&Event::Ended)?)
+        self.print_event(&Event::Ended)?;
+        Ok(false)
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.args.timeout.into())
+    }
+
+    /// [`Follower::look_at_job`] for a log whose files alone tell of its job.
+    fn look_at_writers(&mut self) -> Result<bool> {
+        let is_open = self
+            .reported
+            .as_ref()
+            .is_some_and(|reported| !reported.is_closed);
+        let is_reported = self.ended.is_some_and(|(_, is_reported)| is_reported);
+        if !is_open || is_reported || self.heard.elapsed() < self.timeout() {
+            return Ok(false);
+        }
+        if self.files.have_writer() {
+            self.heard = Instant::now();
+            return Ok(false);
+        }
+        if self.args.until.is_none() {
+            self.ended = Some((self.heard, true));
+            if !self.is_set {
+                self.print_event(&Event::Ended)?;
+            }
+            return Ok(false);
+        }
+        match self.reported.clone().filter(|_| self.is_set) {
+            Some(reported) => {
+                let closed = Reported {
+                    is_closed: true,
+                    ..reported
+                };
+                self.report_closed(closed)?;
+                Ok(true)
+            }
+            None => Err(JobEnded::Silent(self.args.file.clone(), self.args.timeout).into()),
+        }
     }
 
     fn print_event(&mut self, event: &Event) -> io::Result<()> {
@@ -423,7 +574,8 @@ impl<W: Write> Follower<'_, W> {
             Event::Flush(flush) => writeln!(self.out, "{}", flush.line()),
             Event::Unclosed(state) => {
                 let bytes = more_bytes(state.new_bytes, state.bytes);
-                writeln!(self.out, "not closed: {bytes}{}", extents(&state.datasets))
+                let what = if self.is_set { "written" } else { "not closed" };
+                writeln!(self.out, "{what}: {bytes}{}", extents(&state.datasets))
             }
             Event::Closed {
                 settled,
@@ -433,6 +585,9 @@ impl<W: Write> Follower<'_, W> {
                 let settled = if *settled { " and settled" } else { "" };
                 let bytes = report::bytes((*bytes).into());
                 writeln!(self.out, "closed{settled}: {bytes}{}", extents(datasets))
+            }
+            Event::Ended if self.journal.is_none() => {
+                writeln!(self.out, "it {}", silence(self.args.timeout))
             }
             Event::Ended => {
                 let file = self.args.file.display();

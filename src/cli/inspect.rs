@@ -15,7 +15,7 @@ mod report;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
@@ -64,7 +64,8 @@ pub fn run(args: InspectArgs) -> Result<()> {
     let out = &mut Output::stdout();
     let mut args = args;
     let has_dirs = args.files.iter().any(|path| logs::is_directory(path));
-    args.files = logs::named(&args.files, &args.view)?;
+    let logs::Named { files, errors } = logs::named(&args.files, &args.view)?;
+    args.files = files;
     let form = match (args.json, has_dirs || args.files.len() > 1) {
         (false, _) => Form::Text,
         (true, false) => Form::Object,
@@ -77,11 +78,11 @@ pub fn run(args: InspectArgs) -> Result<()> {
         return print_map(&view, name, args.json, out);
     }
     if args.incomplete {
-        return show(&args, form, out, Incomplete::of, Incomplete::print);
+        return show(&args, form, out, errors, Incomplete::of, Incomplete::print);
     }
     let report =
         |file: &Path, view: &View| Report::of(file, view, Unclosed::of(file, view), args.records);
-    show(&args, form, out, report, |report, out| {
+    show(&args, form, out, errors, report, |report, out| {
         if args.records {
             return report.print(out);
         }
@@ -99,17 +100,17 @@ enum Form {
     Array,
 }
 
-/// Shows a report of each file.
+/// Shows a report of each file. `failed`: errors of other arguments.
 fn show<T: Serialize, W: Write>(
     args: &InspectArgs,
     form: Form,
     out: &mut Output<W>,
+    mut failed: Vec<Error>,
     of: impl Fn(&Path, &View) -> Result<T>,
     print: impl Fn(&T, &mut Output<W>) -> io::Result<()>,
 ) -> Result<()> {
     let scanner = args.view.scanner_for(args.files.len())?;
     let _listing = scanner.listing();
-    let mut failed = Vec::new();
     let found = args.files.iter().filter_map(|file| {
         let found = scanner.open(file).and_then(|view| of(file, &view));
         found.map_err(|error| failed.push(error)).ok()

@@ -2,17 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 
 use super::ViewArgs;
 use super::ls::logs_in;
+use super::output::fail_with_last;
 use h5logfs_log::log_dir;
 use h5logfs_log::part_names::log_of;
 use h5logfs_log::tiles::named as tiles;
 
-/// The files that the user has named. A directory stands for its logs, as `h5logfs ls` lists them.
-pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
+/// The files that the user has named, and why some of the arguments stand for none.
+pub struct Named {
+    pub files: Vec<PathBuf>,
+    pub errors: Vec<Error>,
+}
+
+/// The files that the user has named. A directory stands for its logs, as `h5logfs ls` lists them. Fails if no argument stands for
+/// a file.
+pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Named> {
     let mut files = Vec::new();
+    let mut errors = Vec::new();
     for path in paths {
         if !is_directory(path) {
             let file = joined_of(path);
@@ -22,15 +31,29 @@ pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
             }
             continue;
         }
-        let found = logs_in(path, view)?;
-        let name = path.display();
-        ensure!(
-            !found.is_empty(),
-            "{name}: no log in this directory; `h5logfs ls --recursive {name}` also searches below it"
-        );
-        files.extend(found);
+        match found_in(path, view) {
+            Ok(found) => files.extend(found),
+            Err(error) => errors.push(error),
+        }
     }
-    Ok(files)
+    if files.is_empty() {
+        fail_with_last(std::mem::take(&mut errors))?;
+    }
+    Ok(Named { files, errors })
+}
+
+/// The logs in a directory. One that has files of a log, but no index, stands for itself.
+fn found_in(path: &Path, view: &ViewArgs) -> Result<Vec<PathBuf>> {
+    if log_dir::check_complete(path).is_err() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let found = logs_in(path, view)?;
+    let name = path.display();
+    ensure!(
+        !found.is_empty(),
+        "{name}: no log in this directory; `h5logfs ls --recursive {name}` also searches below it"
+    );
+    Ok(found)
 }
 
 /// The path of the file that a set of files makes up, where `path` is that or a member.

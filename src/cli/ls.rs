@@ -18,6 +18,7 @@ use serde::{Serialize, Serializer};
 use super::ViewArgs;
 use super::logs::joined_of;
 use super::output::{Output, fail_with_last, percent};
+use super::parts::Parts;
 use super::table::{self, number, or_dash, text};
 use super::unclosed::Unclosed;
 use crate::fs::shown::ShownFile;
@@ -27,13 +28,18 @@ use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::Error;
 use h5logfs_common::parallel;
 use h5logfs_log::descriptors;
+use h5logfs_log::find_signature;
 use h5logfs_log::journal::JobState;
 use h5logfs_log::journal::unflushed::Summary;
 use h5logfs_log::log_dir;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::walk;
 use h5logfs_view::View;
+
+/// Most faults of a log that a person sees.
+const MOST_FAULTS: usize = 4;
 
 /// List logs: state, layout, datasets, size as HDF5, and how much is written
 #[derive(Debug, Clone, Args)]
@@ -71,7 +77,7 @@ pub enum Order {
     Size,
     /// Last write, the latest first
     Time,
-    /// Unreadable, left, being written, unknown, closed
+    /// Unreadable, left, being written, unknown, closed, no log
     State,
 }
 
@@ -81,6 +87,10 @@ pub fn run(args: LsArgs) -> Result<()> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     let mut files: BTreeMap<PathBuf, (SourceDir, Vec<File>)> = BTreeMap::new();
     for path in &args.paths {
+        if let Err(error) = log_dir::check_complete(path) {
+            rows.push(Row::unreadable(path, error.to_string()));
+            continue;
+        }
         match Place::of(path) {
             Ok(Place::Directory(dir)) => match list(dir, path, args.recursive, &args.view) {
                 Ok(listed) => rows.extend(listed),
@@ -134,6 +144,18 @@ struct File {
     name: PathBuf,
     /// The user's name for the file.
     path: PathBuf,
+    /// Why it cannot be read, where it is a directory that has files of a log, but no index.
+    refused: Option<String>,
+}
+
+impl File {
+    fn new(name: PathBuf, path: PathBuf) -> Self {
+        File {
+            name,
+            path,
+            refused: None,
+        }
+    }
 }
 
 /// The target of a path from the user. For root, the path is followed through no link that another user may have put there.
@@ -163,7 +185,7 @@ impl Place {
     fn of_file(path: &Path) -> Result<Self> {
         let (dir, name) = log_dir::walk_to(path)?;
         let path = joined_of(path).unwrap_or_else(|| path.to_owned());
-        Ok(Place::File(dir, File { name, path }))
+        Ok(Place::File(dir, File::new(name, path)))
     }
 }
 
@@ -251,7 +273,7 @@ impl Listed {
                 let shown = log_dir::listed_in(&held, &name, &log).name_for(&name);
                 let path = called(shown.as_deref().unwrap_or(&name));
                 let name = below.join(&name).join(log_dir::FILE);
-                files.push(File { name, path });
+                files.push(File::new(name, path));
                 continue;
             }
             if kind.is_file()
@@ -260,15 +282,23 @@ impl Listed {
                 if set.first == name {
                     let joined = &set.candidate.joined;
                     let (name, path) = (below.join(joined), called(joined));
-                    files.push(File { name, path });
+                    files.push(File::new(name, path));
                 }
                 continue;
             }
-            let path = path.join(&name);
-            let name = below.join(&name);
+            let (entry_name, shown) = (&name, called(&name));
+            let path = path.join(entry_name);
+            let name = below.join(entry_name);
             if kind.is_file() {
-                let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
-                files.push(File { name, path });
+                let path = shown;
+                files.push(File::new(name, path));
+            } else if kind.is_dir()
+                && let Some(reason) = log_dir::is_incomplete_in(&held, entry_name)
+            {
+                files.push(File {
+                    refused: Some(reason),
+                    ..File::new(name, shown)
+                });
             } else if kind.is_dir() && recursive && !self.is_part(&name) {
                 self.files_below(&path, &name, recursive, files)?;
             }
@@ -286,12 +316,37 @@ impl Listed {
 
     /// The line of a file that the user has named.
     fn row_of_any(&self, file: &File) -> Row {
-        let no_log = || Row::unreadable(&file.path, "it is not a log".to_owned());
-        self.row(file).unwrap_or_else(no_log)
+        self.row(file).unwrap_or_else(|| self.row_of_other(file))
+    }
+
+    /// The line of a file that is no log.
+    fn row_of_other(&self, File { name, path, .. }: &File) -> Row {
+        let opened = SourceFile::open(self.catalog.dir(), name);
+        match opened.and_then(|file| find_signature(&file)) {
+            Ok(signature) => Row {
+                state: match signature {
+                    Some(_) => State::PlainHdf5,
+                    None => State::NoLog,
+                },
+                fault: None,
+                ..Row::unreadable(path, String::new())
+            },
+            Err(error) => Row::unreadable(path, error.to_string()),
+        }
     }
 
     /// The line of a file; `None` if the file is not a log.
-    fn row(&self, File { name, path }: &File) -> Option<Row> {
+    fn row(
+        &self,
+        File {
+            name,
+            path,
+            refused,
+        }: &File,
+    ) -> Option<Row> {
+        if let Some(reason) = refused {
+            return Some(Row::unreadable(path, reason.clone()));
+        }
         let row = match self.catalog.get(name) {
             Ok(Presented::Plain | Presented::Settled(_) | Presented::Absent) => return None,
             Ok(Presented::View { .. }) => {
@@ -333,9 +388,12 @@ struct Row {
     /// Time of the last write to a file of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Timestamp>,
-    /// Why the log cannot be read, or its faults.
+    /// Why the log cannot be read, or its first fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
+    /// Its other faults.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    further_faults: Vec<String>,
 }
 
 /// The state of a log, in the order of interest for users.
@@ -350,6 +408,10 @@ pub enum State {
     /// Not closed. It is unknown whether its job still runs.
     Unclosed,
     Closed,
+    /// An ordinary HDF5 file, and no log.
+    PlainHdf5,
+    /// Any other file.
+    NoLog,
 }
 
 impl State {
@@ -372,6 +434,8 @@ impl State {
             State::Running => "being written",
             State::Unclosed => "not closed",
             State::Closed => "closed",
+            State::PlainHdf5 => "plain HDF5",
+            State::NoLog => "not a log",
         }
     }
 }
@@ -381,11 +445,13 @@ impl Row {
         let unclosed = Unclosed::of(path, view);
         let snapshot = view.snapshot();
         let is_flat = snapshot.log.layout().flat().is_some();
-        let mut known = snapshot.diagnostics.iter();
-        let fault = known.find(|d| d.severity > Severity::Note);
-        let mut known = snapshot.diagnostics.iter();
-        let is_lost = known.any(|d| d.severity == Severity::Lost);
-        let unreadable = || "elements cannot be read: `h5logfs check` lists them".to_owned();
+        let known = snapshot.diagnostics.iter();
+        let known = known.filter(|d| d.severity > Severity::Note);
+        let mut faults: Vec<String> = known.map(Diagnostic::to_string).collect();
+        if faults.is_empty() && snapshot.has_unreadable {
+            faults.push("elements cannot be read: `h5logfs check` lists them".to_owned());
+        }
+        let mut faults = faults.into_iter();
         Ok(Row {
             path: path.to_owned(),
             state: State::of(unclosed.as_ref(), snapshot),
@@ -394,8 +460,12 @@ impl Row {
             datasets: (!is_flat).then_some(snapshot.datasets.len()),
             members: snapshot.joined.is_some().then_some(snapshot.sources.len()),
             canonical_bytes: Some(view.len()),
-            // A log without any dataset yet, or with lost data, has no known share.
-            covered: if is_flat || is_lost || unclosed.is_some() && snapshot.datasets.is_empty() {
+            covered: if is_flat {
+                Parts::of(view)
+                    .filter(|_| snapshot.has_losses())
+                    .map(|parts| parts.share())
+            } else if unclosed.is_some() && snapshot.datasets.is_empty() {
+                // A log without any dataset yet has no known share.
                 None
             } else {
                 view.inspection().covered_in_all(&view.task(None))?
@@ -403,9 +473,8 @@ impl Row {
             flush: unclosed.as_ref().map(|_| snapshot.flushes),
             unflushed: unclosed.and_then(|unclosed| unclosed.unflushed().cloned()),
             written: last_write(snapshot),
-            fault: fault
-                .map(Diagnostic::to_string)
-                .or_else(|| snapshot.has_unreadable.then(unreadable)),
+            fault: faults.next(),
+            further_faults: faults.collect(),
         })
     }
 
@@ -422,6 +491,7 @@ impl Row {
             unflushed: None,
             written: None,
             fault: Some(reason),
+            further_faults: Vec::new(),
         }
     }
 
@@ -485,8 +555,17 @@ fn print(rows: &[Row], out: &mut Output<impl Write>) -> io::Result<()> {
     }
     for (row, line) in rows.iter().zip(lines) {
         writeln!(out, "{line}")?;
-        if let Some(fault) = &row.fault {
+        for fault in row
+            .fault
+            .iter()
+            .chain(&row.further_faults)
+            .take(MOST_FAULTS)
+        {
             writeln!(out, "    {fault}")?;
+        }
+        if row.further_faults.len() >= MOST_FAULTS {
+            let more = row.further_faults.len() + 1 - MOST_FAULTS;
+            writeln!(out, "    and {more} more: `h5logfs check` lists all")?;
         }
         if let Some(unflushed) = &row.unflushed {
             writeln!(out, "    {unflushed}")?;

@@ -12,7 +12,7 @@ pub mod follow;
 pub mod inspect;
 mod logs;
 pub mod ls;
-mod missing;
+pub mod missing;
 pub mod mount;
 pub mod output;
 pub mod pages;
@@ -66,6 +66,7 @@ pub struct IsView(ShownFile);
 /// scanning process may have no access to the mount.
 fn with_log_file<T>(file: &Path, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     if logs::is_directory(file) {
+        log_dir::check_complete(file)?;
         let name = file.display();
         anyhow::bail!("{name}: is a directory: give a log in it; `h5logfs ls {name}` lists them");
     }

@@ -31,7 +31,12 @@ const SHELLS: [(Shell, &str); 3] = [
 
 /// A section for the end of each page, which the command line does not contain.
 const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
-0 for success; 1 for a failure, with a message on standard error; 2 for an invalid command line.
+0 for success; 1 for a failure, with a message on standard error; 2 for an invalid command line;
+4 where
+.B export
+or
+.B compact
+has made its file, and the file lacks data that the log has lost.
 "#;
 
 pub fn run(args: PagesArgs, command: Command) -> Result<()> {

@@ -46,6 +46,20 @@ impl Parts {
     }
 }
 
+impl Parts {
+    /// Share of the expected bytes that are there, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        let members = self.members.iter();
+        let promised: f64 = members.clone().map(|member| member.promised as f64).sum();
+        let there = members.map(|member| member.bytes.unwrap_or(0).min(member.promised) as f64);
+        if promised > 0.0 {
+            there.sum::<f64>() / promised
+        } else {
+            1.0
+        }
+    }
+}
+
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.members.len();

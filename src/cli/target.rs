@@ -326,7 +326,8 @@ impl Output<'_> {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Output::Stdout(file) => file.write_all(bytes),
-            Output::File(_, file) => file.write_all(bytes),
+            // An error of the temporary file itself would have its path.
+            Output::File(_, file) => file.as_file_mut().write_all(bytes),
         }
     }
 
@@ -346,7 +347,7 @@ impl Output<'_> {
     pub fn skip(&mut self, mut len: u64) -> io::Result<()> {
         if let Output::File(_, file) = self {
             let len = i64::try_from(len).map_err(io::Error::other)?;
-            file.seek(SeekFrom::Current(len))?;
+            file.as_file_mut().seek(SeekFrom::Current(len))?;
             return Ok(());
         }
         while len > 0 {
@@ -362,7 +363,7 @@ impl Output<'_> {
             Output::Stdout(_) => Ok(()),
             Output::File(place, mut file) => {
                 // A hole at the end does not extend the file.
-                let len = file.stream_position()?;
+                let len = file.as_file_mut().stream_position()?;
                 file.as_file().set_len(len)?;
                 file.as_file().sync_all()?;
                 place.name(file)

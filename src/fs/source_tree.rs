@@ -543,6 +543,15 @@ impl SourceTree {
         let fd = self.open(place, version, OFlags::RDONLY | OFlags::DIRECTORY)?;
         self.permission_check(caller)
             .just_opened(&place.path, &fd)?;
+        let path = &place.path;
+        // Where logs are files, a directory that should be one is an error and not an empty place.
+        if self.directory_logs == DirectoryLogs::Files
+            && !path.as_os_str().is_empty()
+            && let Some(reason) = log_dir::is_incomplete(&fd)
+        {
+            let reason = format!("{reason}; the option bp=directory shows its files");
+            return Err(Error::of(self.catalog.dir().full_path(path), reason));
+        }
         Ok(fd)
     }
 

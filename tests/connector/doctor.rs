@@ -89,6 +89,17 @@ fn what_is_wrong_is_found() {
         &["did you mean h5logfs?"],
     );
 
+    let mut mistyped = connector.used();
+    mistyped.push(("HDF5_VOL_CONECTOR", "h5logfs".into()));
+    mistyped.push(("HDF5_ROOT", "/usr".into()));
+    let (bad, is_good) = lines(&library, mistyped);
+    assert!(!is_good && !bad.iter().any(|line| line.contains("HDF5_ROOT")));
+    assert_line(
+        &bad,
+        "bad: HDF5_VOL_CONECTOR is set",
+        &["did you mean HDF5_VOL_CONNECTOR?"],
+    );
+
     // A plug-in that cannot be loaded.
     fs::write(empty.path().join("libh5logfs_connector.so"), "no library").unwrap();
     let mut broken = connector.used();

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::common::PROGRAM;
 use crate::common::clock::settle;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, Stage};
@@ -177,4 +178,34 @@ except OSError as e:
     if let Ok(output) = Command::new("ncdump").arg("-h").arg(&log).output() {
         assert!(output.status.code().is_some(), "{}", said(&output));
     }
+}
+
+/// A dimension of netCDF without coordinates has a dataset that nobody writes, and that is no gap.
+#[test]
+fn dimensions_without_coordinates_are_complete() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.nc");
+    let code = "
+import sys, netCDF4
+with netCDF4.Dataset(sys.argv[1], 'w') as f:
+    f.createDimension('x', 5)
+    f.createDimension('time', None)
+    f.createVariable('v', 'f4', ('time', 'x'))[0:3] = 1
+    f.createVariable('half', 'f4', ('x',))[0:2] = 1
+";
+    python.run(code, &[&path]);
+    let says = |arguments: &[&str]| {
+        let output = Command::new(PROGRAM).args(arguments).arg(&path).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let told = says(&["inspect", "--incomplete"]);
+    assert!(told.contains("1 of 4 logged datasets"), "{told}");
+    assert!(told.contains("/half [5]: 40.0 % covered"), "{told}");
+    // 17 of 20 elements of variables.
+    let listed = says(&["ls"]);
+    assert!(listed.contains("85.0 %"), "{listed}");
 }

@@ -114,6 +114,12 @@ fn other_files_and_directories_are_understood() {
         !is_good && said.contains("empty: there is no log in this directory"),
         "{said}"
     );
+    // It does not end the others' turn.
+    let (is_good, said) = run("check empty fill.log.h5");
+    assert!(!is_good && said.contains("fill.log.h5: good"), "{said}");
+    assert!(said.contains("empty: there is no log"), "{said}");
+    let (is_good, page) = run("report empty fill.log.h5 -o -");
+    assert!(!is_good && page.contains("Report on a log"));
     for line in [
         "recover empty",
         "settle empty",

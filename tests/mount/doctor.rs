@@ -193,6 +193,11 @@ fn a_python_package_that_does_not_fit_is_told() {
         "bad: Python ",
         &["import h5py fails", "numpy is too old"],
     );
+    // A directory of this name is no package: the working directory may have one.
+    fs::remove_file(&module).unwrap();
+    fs::create_dir(packages.join("h5logfs")).unwrap();
+    let none = lines(&home, "", &around);
+    expect(&none, "note: Python ", &["has no package h5logfs"]);
     // mpirun of another installation, without its libraries.
     let bin = home.path().join("bin");
     fs::create_dir(&bin).unwrap();

@@ -378,24 +378,88 @@ fn a_pipe_may_be_closed() {
 
 // --- signals -------------------------------------------------------------------------------------
 
-/// A file that lacks what the log has lost is not made in silence.
+/// A file that lacks what the log has lost is not made in silence, and has a status of its own.
 #[test]
 fn what_a_log_has_lost_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (log, made) = (dir.path().join("run.bp"), dir.path().join("made.h5"));
     copy(&corpus("corpus-adios/b5_steps.bp"), &log);
-    fs::remove_file(log.join("data.0")).unwrap();
+    let data = File::options().write(true).open(log.join("data.0"));
+    let data = data.unwrap();
+    // Two of four steps of /fields/rho are gone.
+    data.set_len(data.metadata().unwrap().len() / 2).unwrap();
     for command in COMMANDS {
-        let output = make(command, &[&log, &made]).arg(REPLACE).output();
+        let allowed = [REPLACE, "--allow-incomplete"];
+        for (options, status) in [(&allowed[..1], 4), (&allowed[..], 0)] {
+            let output = make(command, &[&log, &made]).args(options).output();
+            let output = output.unwrap();
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(status), "{command}: {told}");
+            let counts = "lacks: 2 findings, 30 elements of 1 dataset left out";
+            assert!(told.contains(counts), "{command}: {told}");
+            assert!(told.contains("data.0 ends at byte"), "{command}: {told}");
+            assert_eq!(told.matches("warning").count(), 1, "{command}: {told}");
+            assert!(made.exists());
+        }
+        fs::remove_file(&made).unwrap();
+    }
+    // Other datasets are whole.
+    let whole = ["--dataset", "/coords/x"];
+    let output = make("compact", &[&log, &made]).args(whole).output();
+    let output = output.unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    let says = |arguments: &[&str]| {
+        let output = Command::new(PROGRAM).args(arguments).arg(&log).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let listed = says(&["ls"]);
+    // 44 of 74 elements.
+    assert!(listed.contains("59.4 %"), "{listed}");
+    assert!(listed.contains("variable fields/rho: 2 steps"), "{listed}");
+    let inspected = says(&["inspect"]);
+    assert!(inspected.contains("50.0 %"), "{inspected}");
+    assert!(
+        inspected.contains("1 of them not wholly written"),
+        "{inspected}"
+    );
+    let incomplete = says(&["inspect", "--incomplete"]);
+    assert!(
+        incomplete.contains("lost: 2 steps from 2 to 3"),
+        "{incomplete}"
+    );
+}
+
+/// A lost file takes only its own blocks away. They count as lost, and not as written.
+#[test]
+fn blocks_of_a_lost_file_are_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, made) = (dir.path().join("run.bp"), dir.path().join("made.h5"));
+    copy(&corpus("corpus-adios/b5_mpi_agg2.bp"), &log);
+    fs::remove_file(log.join("data.1")).unwrap();
+    let says = |arguments: &[&str]| {
+        let output = Command::new(PROGRAM).args(arguments).arg(&log).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let incomplete = says(&["inspect", "--incomplete"]);
+    assert!(incomplete.contains("data.1 is not there"), "{incomplete}");
+    let half = "0 to 2: 50.0 % lost, 50.0 % written";
+    assert!(incomplete.contains(half), "{incomplete}");
+    assert!(
+        incomplete.contains("/only_last: lost: step 1"),
+        "{incomplete}"
+    );
+    assert!(!says(&["ls"]).contains("100.0 %"));
+    let skip = ["--skip-damaged", "--allow-incomplete"];
+    for (options, status) in [(&skip[..1], 4), (&skip[..], 0)] {
+        let output = make("compact", &[&log, &made])
+            .args(options)
+            .arg(REPLACE)
+            .output();
         let output = output.unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{told}");
-        let lost = format!("missing: {}: data.0 is not there", log.display());
-        assert!(told.contains(&lost), "{command}: {told}");
+        assert_eq!(output.status.code(), Some(status), "{told}");
+        assert!(told.contains("parts of datasets cannot be read"), "{told}");
     }
-    let listed = Command::new(PROGRAM).arg("ls").arg(&log).output().unwrap();
-    let listed = String::from_utf8(listed.stdout).unwrap();
-    assert!(!listed.contains('%'), "{listed}");
 }
 
 /// A log of 128 MB, which takes long enough for a signal to come before the end.

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::common::PROGRAM;
 use crate::common::guard::Running;
+use crate::common::people::{copy, corpus as of_project};
 use crate::common::pnetcdf::{Case, corpus};
 use crate::common::readers::said;
 use crate::common::settled::settle;
@@ -78,7 +79,7 @@ fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     let job = File::open(log.journal_path()).unwrap();
     flock(&job, FlockOperation::LockExclusive).unwrap();
     let mut follow = Follow::start(&path, &["--json", "--until", "closed"]);
-    let mut text = Follow::start(&path, &["--timeout", "1"]);
+    let mut text = Follow::start(&path, &["--timeout", "1", "--stay"]);
     let first = follow.event();
     assert_eq!(first["event"], "flush");
     assert_eq!(
@@ -165,6 +166,67 @@ fn a_log_that_is_settled_is_closed() {
     let export = export.args(["export", "--at-flush", "3"]).arg(&path);
     let output = export.arg(&out).output().unwrap();
     assert!(said(&output).contains("it is settled"), "{}", said(&output));
+}
+
+/// A job that runs later makes the log. `follow` waits for it, and ends with it.
+#[test]
+fn a_log_that_is_not_there_yet_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    assert_eq!(Follow::start(&path, &[]).status(), Some(1));
+    let mut follow = Follow::start(&path, &["--wait"]);
+    let mut told = BufReader::new(follow.child.0.stderr.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    assert_eq!(line, format!("h5logfs: waiting for {}\n", path.display()));
+    let mut log = Log::begin(&path);
+    grow(&mut log, 0, b"aaa");
+    loop {
+        let line = follow.line();
+        assert!(!line.is_empty(), "it has ended");
+        if line.contains("flush 1") {
+            break;
+        }
+    }
+    recover(&path);
+    assert!(follow.line().starts_with("closed: "));
+    assert_eq!(follow.status(), Some(0));
+}
+
+/// Only the files of these logs tell of their job: it has ended when nothing changes and nobody writes.
+#[test]
+fn a_job_without_a_journal_ends_when_nobody_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, set) = (dir.path().join("run.bp"), dir.path().join("set"));
+    copy(&of_project("corpus-adios/b5_crash.bp"), &log);
+    copy(&of_project("corpus-tiles/fms_live"), &set);
+    let until_closed = ["--timeout", "1", "--until", "closed"];
+    let writer = File::options()
+        .write(true)
+        .open(log.join("data.0"))
+        .unwrap();
+    let mut text = Follow::start(&log, &["--timeout", "1"]);
+    let mut follow = Follow::start(&log, &until_closed);
+    let line = follow.line();
+    // The time of arrival stands first.
+    assert!(
+        line.as_bytes()[2] == b':' && line.contains("flush "),
+        "{line}"
+    );
+    assert!(text.line().contains("flush "));
+    // While a process writes, the job lives.
+    let mut line = String::new();
+    let mut told = BufReader::new(follow.child.0.stderr.take().unwrap());
+    told.read_line(&mut line).unwrap();
+    assert!(line.contains("waiting until"), "{line}");
+    drop(writer);
+    assert!(text.line().starts_with("it has not changed for 1 s"));
+    assert_eq!(follow.status(), Some(3));
+    // Nothing tells that a set is closed.
+    let mut follow = Follow::start(&set.join("ocean.nc"), &until_closed);
+    assert!(follow.line().starts_with("written: "));
+    assert!(follow.line().starts_with("closed: "));
+    assert_eq!(follow.status(), Some(0));
 }
 
 /// PnetCDF logs record neither flushes nor the end of their job, and are removed once their data is in the file.

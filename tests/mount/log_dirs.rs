@@ -478,3 +478,28 @@ pub fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files.sort();
     files
 }
+
+/// A directory that should be a log is an error, and the log of the mount says why.
+#[test]
+fn a_directory_without_its_index_cannot_be_read() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let (source, messages) = (source(), tempfile::tempdir().unwrap());
+    fs::remove_file(source.path().join("run.bp/md.idx")).unwrap();
+    let told = messages.path().join("log");
+    let options = format!("index_dir=none,log_file={}", told.display());
+    let mounted = Mounted::new(source.path(), &options);
+    let opened = fs::File::open(mounted.join("run.bp"));
+    assert_eq!(errno(opened), Some(Errno::IO));
+    let said = fs::read_to_string(&told).unwrap();
+    assert!(
+        said.contains("/run.bp: is a directory of ADIOS2 without"),
+        "{said}"
+    );
+    let names = names_in(mounted.path());
+    assert_eq!(names, ["other.bp", "run.bp"]);
+    drop(mounted);
+    let mounted = Mounted::new(source.path(), "index_dir=none,bp=directory");
+    assert!(names_in(&mounted.join("run.bp")).contains(&"data.0".to_owned()));
+}

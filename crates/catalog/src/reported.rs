@@ -81,6 +81,7 @@ impl Reported {
             severity,
             place,
             what,
+            ..
         }) = diagnostic
         {
             (severity, place).hash(&mut hasher);

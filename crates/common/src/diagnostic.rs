@@ -26,6 +26,8 @@ pub struct Diagnostic {
     pub place: Option<String>,
     /// The finding as text for a person.
     pub what: String,
+    /// Whether the elements of a loss are counted elsewhere: by records that cannot be read, or in the list of what is left out.
+    pub is_counted: bool,
 }
 
 impl Diagnostic {
@@ -35,6 +37,7 @@ impl Diagnostic {
             severity,
             place: None,
             what: what.into(),
+            is_counted: false,
         }
     }
 
@@ -57,6 +60,14 @@ impl Diagnostic {
     pub fn at(self, place: impl Into<String>) -> Self {
         Diagnostic {
             place: Some(place.into()),
+            ..self
+        }
+    }
+
+    /// This finding, whose lost elements are counted elsewhere.
+    pub fn counted(self) -> Self {
+        Diagnostic {
+            is_counted: true,
             ..self
         }
     }

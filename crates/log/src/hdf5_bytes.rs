@@ -33,3 +33,11 @@ impl HeaderBytes for Hdf5<'_> {
         self.source.read(offset, buf)
     }
 }
+
+/// The name of the scale of a netCDF dimension that has no variable begins so.
+const NO_VARIABLE: &[u8] = b"This is a netCDF dimension but not a netCDF variable";
+
+/// Whether a dimension scale with this attribute `NAME` only stands for a dimension. Nobody writes its elements.
+pub fn is_bare_dimension(name: &[u8]) -> bool {
+    name.starts_with(NO_VARIABLE)
+}

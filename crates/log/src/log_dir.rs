@@ -251,11 +251,39 @@ pub fn check_complete(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The reason why `name` in an open directory is a directory that has files of a log, but no valid index; `None` for anything
+/// else.
+pub fn is_incomplete_in(directory: impl AsFd, name: &OsStr) -> Option<String> {
+    is_incomplete(open(&directory, Path::new(name), SEARCH)?)
+}
+
+/// The reason why an open directory has files of a log, but no index, or a damaged one; `None` for any other directory. Unlike
+/// [`check_complete`] it takes more than one usual name as a sign, because it is about any directory, and not about one that a user
+/// has named as a log.
+pub fn is_incomplete(directory: impl AsFd) -> Option<String> {
+    let has = |name: &str| open(&directory, Path::new(name), OFlags::PATH).is_some();
+    let is_usual = has("data.0") && (has(names::METADATA) || has(FILE));
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    // An index that cannot be opened, or belongs to another user, may be sound.
+    let may_be_sound = match open(&directory, Path::new(FILE), flags) {
+        Some(index) => has_header(&File::from(index)),
+        None => has(FILE),
+    };
+    if is_usual && !may_be_sound {
+        why_not(&directory)
+    } else {
+        None
+    }
+}
+
 /// The reason why a directory is no log, though it has files of one.
 fn why_none(path: &Path) -> Option<String> {
-    let directory = open_path(path)?;
-    let has = |name: &str| open(&directory, Path::new(name), OFlags::PATH).is_some();
-    if has_index(&directory)
+    why_not(&open_path(path)?)
+}
+
+fn why_not(directory: &impl AsFd) -> Option<String> {
+    let has = |name: &str| open(directory, Path::new(name), OFlags::PATH).is_some();
+    if has_index(directory)
         || ![names::METADATA, names::FORMATS, "data.0"]
             .into_iter()
             .any(has)
@@ -269,7 +297,7 @@ fn why_none(path: &Path) -> Option<String> {
     }
     let mut header = Vec::new();
     let index = open(
-        &directory,
+        directory,
         Path::new(FILE),
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
     );

@@ -71,12 +71,32 @@ pub struct Snapshot {
     /// Problems that the scan found: missing parts of the log, and parts that the view cannot show as they were. None has
     /// [`Severity::Unreadable`], because unreadable elements are found only when they are read.
     pub diagnostics: Vec<Diagnostic>,
+    /// Lost elements for which no dataset of the view has a place.
+    pub left_out: Vec<LeftOut>,
     /// Whether some elements are known to be unreadable. The scan sets this only if it can tell at little cost:
     /// [`damage::is_known`](crate::scan::damage::is_known).
     pub has_unreadable: bool,
     /// Whether the record tables are large, so that indexing them takes a while:
     /// [`Chooser::has_large_tables`](crate::scan::shape::Chooser::has_large_tables).
     pub has_large_tables: bool,
+}
+
+/// Elements that were written and are lost, and for which no dataset of the view has a place: a time step without any byte of a
+/// variable is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// A path in the view: of the dataset that lacks them, or of the one that would have them.
+    pub name: String,
+    /// The number of elements.
+    pub elements: u64,
+    /// What is lost in words, such as `2 steps from 2 to 3`.
+    pub what: String,
+}
+
+impl LeftOut {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.what.len()
+    }
 }
 
 /// A file that holds log bytes, in the state in which the scan saw it.
@@ -425,6 +445,18 @@ impl Snapshot {
             .any(|d| d.severity == Severity::Lost)
     }
 
+    /// Whether the number of lost elements is known: by the records that cannot be read, and by [`Snapshot::left_out`].
+    pub fn are_losses_counted(&self) -> bool {
+        let lost = |d: &&Diagnostic| d.severity == Severity::Lost;
+        self.diagnostics.iter().filter(lost).all(|d| d.is_counted)
+    }
+
+    /// The number of elements that the dataset `name` has lost and has no place for.
+    pub fn left_out_of(&self, name: &str) -> u64 {
+        let own = self.left_out.iter().filter(|lost| lost.name == name);
+        own.fold(0, |all, lost| all.saturating_add(lost.elements))
+    }
+
     /// Encodes the snapshot for another process, or for a file. Fails if [`Snapshot::from_bytes`] would refuse it.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Fault> {
         self.append_to(Vec::new())
@@ -483,6 +515,7 @@ impl Snapshot {
                 .iter()
                 .map(Diagnostic::bytes)
                 .sum::<usize>()
+            + self.left_out.iter().map(LeftOut::bytes).sum::<usize>()
     }
 }
 

@@ -446,3 +446,10 @@ def test_an_inlined_chunk_has_fill_values_past_the_edge(dtype: str, fill: Any, t
         chunk = np.frombuffer(_zarr._elements(dataset, grid, 2, dataset.dtype), dtype).reshape(4, 2)
     assert same(chunk[:2], values[8:])
     assert same(chunk[2:], np.full((2, 2), fill, dtype))
+
+
+def test_lost_data_are_told(tmp_path: Path) -> None:
+    run = tmp_path / "run.bp"
+    shutil.copytree(CORPUS.parent / "corpus-adios" / "b5_cut_data.bp", run)
+    with pytest.warns(UserWarning, match="(?s)has lost data, which the references lack: .*data.0 ends at byte"):
+        h5logfs.references(run)

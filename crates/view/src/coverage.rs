@@ -57,6 +57,8 @@ pub struct Cell {
     pub elements: u64,
     /// Number of elements that some record wrote, or that lie below the records.
     pub written: u64,
+    /// Number of elements that some record wrote, and whose bytes are lost. They do not count as written.
+    pub lost: u64,
     /// Whether `written` is an upper bound, because the elements were not counted.
     pub is_estimate: bool,
     /// Number of elements that records wrote. An element counts as often as it was written.
@@ -103,6 +105,8 @@ pub struct CoverageMap {
     pub faults: Vec<Diagnostic>,
     /// Whether elements lie below all records, which [`Cell::logged`] does not count.
     pub has_base: bool,
+    /// Number of elements that were written and are lost, and for which the dataset has no place: steps that are left out.
+    pub left_out: u64,
 }
 
 impl CoverageMap {
@@ -114,8 +118,14 @@ impl CoverageMap {
     /// The picture of a dataset with so many equal rows, of which this is one. `grid`: the cells of the dataset.
     fn times(mut self, rows: u64, grid: CellGrid) -> Self {
         let cells = self.cells.iter_mut();
-        let of_cells =
-            cells.flat_map(|cell| [&mut cell.elements, &mut cell.written, &mut cell.logged]);
+        let of_cells = cells.flat_map(|cell| {
+            [
+                &mut cell.elements,
+                &mut cell.written,
+                &mut cell.lost,
+                &mut cell.logged,
+            ]
+        });
         let pieces = self.pieces.iter_mut();
         let of_pieces = pieces.flat_map(|pieces| [&mut pieces.touched, &mut pieces.all]);
         let of_records = [&mut self.records, &mut self.blocks, &mut self.stored];
@@ -132,9 +142,15 @@ impl CoverageMap {
         self.cells.iter().any(|cell| cell.is_estimate)
     }
 
-    /// Share of the elements that were written, from 0 to 1. A dataset without elements is covered completely.
+    /// Number of elements that were written and are lost.
+    pub fn lost(&self) -> u128 {
+        self.total(|cell| cell.lost) + u128::from(self.left_out)
+    }
+
+    /// Share of the elements that were written, from 0 to 1, where those that were left out count as elements. A dataset without
+    /// elements is covered completely.
     pub fn covered(&self) -> f64 {
-        match self.total(|cell| cell.elements) {
+        match self.total(|cell| cell.elements) + u128::from(self.left_out) {
             0 => 1.0,
             all => self.total(|cell| cell.written) as f64 / all as f64,
         }
@@ -175,7 +191,8 @@ fn picture(
     }
     task.finish()?;
     for cell in map.cells.iter_mut().filter(|cell| cell.is_estimate) {
-        cell.written = cell.written.max(cell.logged).min(cell.elements);
+        let most = cell.elements.saturating_sub(cell.lost);
+        cell.written = cell.written.max(cell.logged).min(most);
     }
     Ok(map)
 }
@@ -222,6 +239,7 @@ impl<'a> Adding<'a> {
                 is_spread: false,
                 pieces: None,
                 has_base: false,
+                left_out: 0,
                 faults: Vec::new(),
             },
             chunk: grid.chunk.clone(),

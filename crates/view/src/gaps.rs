@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::resolve::Run;
+use super::resolve::{ElementCount, Part, Run};
 use super::{ChunkId, View};
 use crate::index::DatasetIndex;
 use h5logfs_common::error::Result;
@@ -15,8 +15,10 @@ use h5logfs_log::boxes::Bounds;
 pub struct Gap {
     /// The indices along the dimension.
     pub indices: Range<u64>,
-    /// Number of elements that were written at each index.
+    /// Number of elements that were written at each index, and can be read.
     pub written: u64,
+    /// Number of elements that were written at each index, and are lost.
+    pub lost: u64,
 }
 
 /// A callback that gets the gaps in ascending order, until it breaks off.
@@ -36,7 +38,7 @@ pub(super) fn find(
     let mut join = |gap: Gap| {
         if let Some(last) = &mut last
             && last.indices.end == gap.indices.start
-            && last.written == gap.written
+            && (last.written, last.lost) == (gap.written, gap.lost)
         {
             last.indices.end = gap.indices.end;
             return ControlFlow::Continue(());
@@ -81,6 +83,7 @@ impl Slabs<'_> {
             return Ok(see(Gap {
                 indices,
                 written: 0,
+                lost: 0,
             }));
         }
         if slabs.end - slabs.start == 1 {
@@ -113,18 +116,19 @@ impl Slabs<'_> {
         let view = self.view;
         let grid = view.grid(self.number);
         let first = slab.start[self.dimension];
-        let bytes = (slab.end[self.dimension] - first).saturating_mul(size_of::<u64>() as u64);
+        let each = size_of::<ElementCount>() as u64;
+        let bytes = (slab.end[self.dimension] - first).saturating_mul(each);
         let reserved = self.task.reserve(bytes);
         let _memory =
             reserved.map_err(|reason| view.bad_data(self.number, slab.to_string(), reason))?;
-        let mut written = vec![0u64; bytes as usize / size_of::<u64>()];
+        let mut counts = vec![ElementCount::default(); bytes as usize / size_of::<ElementCount>()];
         let touched = |chunk: &Bounds| {
             slab.intersection(chunk)
                 .is_some_and(|common| self.index.is_touched(&common))
         };
         for chunk in grid.matching(0, touched) {
             let id = ChunkId::new(self.number, chunk);
-            let counted = self.chunk(id, &mut written);
+            let counted = self.chunk(id, &mut counts);
             counted.map_err(|fault| view.bad_chunk(id, fault))?;
         }
         let others = slab
@@ -132,24 +136,32 @@ impl Slabs<'_> {
             .enumerate()
             .filter(|(d, _)| *d != self.dimension);
         let all = others.fold(1u64, |all, (_, side)| all.saturating_mul(side));
-        for (index, written) in (first..).zip(written).filter(|(_, written)| *written < all) {
+        let incomplete = (first..)
+            .zip(counts)
+            .filter(|(_, count)| count.written < all);
+        for (index, ElementCount { written, lost }) in incomplete {
             let indices = index..index + 1;
-            if see(Gap { indices, written }).is_break() {
+            let gap = Gap {
+                indices,
+                written,
+                lost,
+            };
+            if see(gap).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Adds the written elements of a chunk to the counts of their indices.
-    fn chunk(&self, id: ChunkId, written: &mut [u64]) -> Result<(), Fault> {
+    /// Adds the elements of a chunk to the counts of their indices.
+    fn chunk(&self, id: ChunkId, counts: &mut [ElementCount]) -> Result<(), Fault> {
         self.task.check()?;
         let resolver = self.view.chunks().resolver(self.index, id);
         let bounds = &resolver.bounds;
-        if resolver.if_covered(|_, _| ()).is_some() {
+        if let Some(part) = resolver.if_covered(|record, _| Part::of(record)) {
             let thick = bounds.end[self.dimension] - bounds.start[self.dimension];
             let each = bounds.count().product::<u64>() / thick;
-            written.iter_mut().for_each(|written| *written += each);
+            counts.iter_mut().for_each(|count| count.add(part, each));
             return Ok(());
         }
         let grid = &resolver.place.grid;
@@ -159,10 +171,10 @@ impl Slabs<'_> {
         }
         let inner = grid.chunk[self.dimension + 1..].iter().product();
         let side = grid.chunk[self.dimension];
-        let counted = resolver.runs(self.task, |_, _, run| {
+        let counted = resolver.runs(self.task, |record, _, run| {
             along(run, inner, side, |index, elements| {
-                if let Some(written) = written.get_mut(index as usize) {
-                    *written += elements;
+                if let Some(count) = counts.get_mut(index as usize) {
+                    count.add(Part::of(record), elements);
                 }
             });
             Ok(())

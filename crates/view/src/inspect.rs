@@ -9,6 +9,8 @@ use super::gaps::{self, Gap};
 use super::{ChunkId, View};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
+use h5logfs_hdf5_format::Objects;
+use h5logfs_log::hdf5_bytes::is_bare_dimension;
 use h5logfs_log::snapshot::Content;
 
 /// Budgets of a count of elements. One is for a user who asks for a count, the other for a program that may ask for
@@ -38,14 +40,23 @@ pub struct StoredBlock {
     pub count: Vec<u64>,
 }
 
-/// Numbers of written elements and of all elements.
+/// Numbers of written elements and of all elements. Lost elements are not written.
 #[derive(Debug, Default, Clone, Copy)]
 struct Coverage {
     written: u128,
+    /// Includes those that were written, are lost, and have no place in a dataset.
     total: u128,
 }
 
 impl Coverage {
+    /// These elements, and as many others that are lost.
+    fn with(self, lost: u64) -> Self {
+        Coverage {
+            total: self.total + u128::from(lost),
+            ..self
+        }
+    }
+
     /// Share of the written elements, from 0 to 1. A dataset without elements is covered completely.
     fn share(self) -> f64 {
         match self.total {
@@ -184,15 +195,18 @@ impl<'a> Inspection<'a> {
         logged.is_some_and(|of| snapshot.log.layout().has_equal_rows(of.id))
     }
 
-    /// Share of a logged dataset's elements that some record wrote or that lie below the records, from 0 to 1. `None`
-    /// where they lie in too many chunks or runs to be counted.
+    /// Share of a logged dataset's elements that some record wrote or that lie below the records, from 0 to 1. Lost elements do not
+    /// count, and those that were left out of the dataset count as elements of it. `None` where they lie in too many chunks or runs
+    /// to be counted.
     pub fn covered(self, number: usize) -> Result<Option<f64>> {
         let counted = self.count_written(&self.view.task(None), number, &mut { USER_BUDGET })?;
-        Ok(counted.map(Coverage::share))
+        let snapshot = &self.view.snapshot;
+        let left_out = snapshot.left_out_of(&snapshot.datasets[number].name);
+        Ok(counted.map(|counted| counted.with(left_out).share()))
     }
 
     /// [`Inspection::covered`] of all logged datasets together, counted once for each view. `None` where the count
-    /// would take more than some seconds.
+    /// would take more than some seconds, or where data are lost and nothing tells how many.
     pub fn covered_in_all(self, task: &Task) -> Result<Option<f64>> {
         if let Some(known) = self.view.covered.get() {
             return Ok(*known);
@@ -209,11 +223,19 @@ impl<'a> Inspection<'a> {
     }
 
     fn count_all_written(self, task: &Task) -> Result<Option<Coverage>> {
+        if !self.view.snapshot.are_losses_counted() {
+            return Ok(None);
+        }
         if self.view.indexes().table_bytes(task)? > PROGRAM_TABLE_BYTES {
             return Ok(None);
         }
         let mut budget = PROGRAM_BUDGET;
-        let mut all = Coverage::default();
+        let left_out = self.view.snapshot.left_out.iter();
+        let left_out = left_out.map(|lost| u128::from(lost.elements));
+        let mut all = Coverage {
+            written: 0,
+            total: left_out.sum(),
+        };
         for (number, dataset) in self.view.snapshot.datasets.iter().enumerate() {
             if dataset.logged().is_none() {
                 continue;
@@ -227,6 +249,20 @@ impl<'a> Inspection<'a> {
         Ok(Some(all))
     }
 
+    /// Whether a dataset only stands for a dimension, and no record has written to it. Nobody writes its elements: it has
+    /// none that could be missing.
+    pub fn is_bare_dimension(self, number: usize) -> Result<bool> {
+        let view = self.view;
+        let index = view.indexes().of_dataset(&view.task(None), number)?;
+        if !index.is_empty() || index.has_base() {
+            return Ok(false);
+        }
+        let name = Objects::open(view.metadata())
+            .and_then(|objects| objects.attribute(view.snapshot.datasets[number].header, "NAME"));
+        let name = name.ok().flatten();
+        Ok(name.is_some_and(|name| is_bare_dimension(&name.bytes)))
+    }
+
     /// Counts the written elements. `None` where the count would take more than is left of `budget`.
     fn count_written(
         self,
@@ -237,7 +273,7 @@ impl<'a> Inspection<'a> {
         let index = self.view.indexes().of_dataset(task, number)?;
         let grid = self.view.grid(number);
         let mut coverage = Coverage::default();
-        if grid.is_empty() {
+        if grid.is_empty() || self.is_bare_dimension(number)? {
             // The product of its dimensions need not fit into 64 bits.
             return Ok(Some(coverage));
         }
@@ -258,7 +294,7 @@ impl<'a> Inspection<'a> {
             task.check().map_err(stopped)?;
             let resolver = self.view.chunks().resolver(&index, id);
             match resolver.count_written(task, budget, max_elements) {
-                Some(written) => coverage.written += u128::from(written),
+                Some(count) => coverage.written += u128::from(count.written),
                 None => {
                     task.check().map_err(stopped)?;
                     return Ok(None);
@@ -277,6 +313,9 @@ impl<'a> Inspection<'a> {
         dimension: usize,
         see: &mut dyn FnMut(Gap) -> ControlFlow<()>,
     ) -> Result<()> {
+        if self.is_bare_dimension(number)? {
+            return Ok(());
+        }
         gaps::find(self.view, number, dimension, see)
     }
 }

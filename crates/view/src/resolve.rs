@@ -130,24 +130,70 @@ impl ChunkResolver<'_> {
         self.bounds.count().product()
     }
 
-    /// Number of the chunk's elements that some record wrote, or that lie below the records. Constants do not count. Each run that is looked at
-    /// takes 1 off `budget`. `None` where the budget does not suffice, or where the count needs a bitmap of more than
-    /// `max_elements`.
-    pub fn count_written(&self, task: &Task, budget: &mut u64, max_elements: u64) -> Option<u64> {
-        if let Some(is_constant) = self.if_covered(|record, _| record.is_constant()) {
-            return Some(if is_constant { 0 } else { self.elements() });
+    /// The numbers of the chunk's elements that have a value in the log. Each run that is looked at takes 1 off `budget`. `None` where
+    /// the budget does not suffice, or where the count needs a bitmap of more than `max_elements`.
+    pub fn count_written(
+        &self,
+        task: &Task,
+        budget: &mut u64,
+        max_elements: u64,
+    ) -> Option<ElementCount> {
+        let mut count = ElementCount::default();
+        if let Some(part) = self.if_covered(|record, _| Part::of(record)) {
+            count.add(part, self.elements());
+            return Some(count);
         }
         if self.place.grid.elements() > max_elements {
             return None;
         }
-        let mut filled = 0;
-        let covered = self.runs(task, |record, _, run| {
+        let counted = self.runs(task, |record, _, run| {
             *budget = budget.checked_sub(1).ok_or("too many runs")?;
-            filled += if record.is_constant() { run.len } else { 0 };
+            count.add(Part::of(record), run.len);
             Ok(())
         });
-        let not_written = covered.ok()?.missing().checked_add(filled)?;
-        self.elements().checked_sub(not_written)
+        counted.ok().map(|_| count)
+    }
+}
+
+/// Numbers of elements that have a value in the log.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ElementCount {
+    /// Elements that some record wrote, or that lie below the records.
+    pub written: u64,
+    /// Elements that some record wrote, and whose bytes cannot be had.
+    pub lost: u64,
+}
+
+impl ElementCount {
+    /// Adds elements of a record.
+    pub fn add(&mut self, part: Part, elements: u64) {
+        match part {
+            Part::Written => self.written += elements,
+            Part::Lost => self.lost += elements,
+            Part::Filled => {}
+        }
+    }
+}
+
+/// What the elements that a record has last written are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Written,
+    /// Their bytes cannot be had.
+    Lost,
+    /// The layout fills them. Nobody wrote them.
+    Filled,
+}
+
+impl Part {
+    pub fn of(record: &Record<'_>) -> Self {
+        if record.fault.is_some() {
+            Part::Lost
+        } else if record.is_constant() {
+            Part::Filled
+        } else {
+            Part::Written
+        }
     }
 }
 

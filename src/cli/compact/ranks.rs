@@ -17,9 +17,9 @@ use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use super::watch::Watch;
-use super::{CompactArgs, count, incomplete, report};
+use super::{CompactArgs, count, report};
 use crate::cli::examples;
-use crate::cli::missing;
+use crate::cli::missing::{LostData, Made};
 use crate::cli::progress::Lines;
 use crate::cli::shared;
 use crate::cli::target::{NewFile, TemporaryName, open_made};
@@ -70,8 +70,8 @@ pub fn check_arguments(ranks: &Ranks) -> Result<(), JobError> {
     ))
 }
 
-/// Makes the file. Collective.
-pub fn run(args: &JobArgs, ranks: &Ranks) -> Result<(), JobError> {
+/// Makes the file. Returns whether it lacks lost data, in which all ranks agree. Collective.
+pub fn run(args: &JobArgs, ranks: &Ranks) -> Result<Result<(), LostData>, JobError> {
     let args = &args.compact;
     let job = Job {
         args,
@@ -85,14 +85,16 @@ pub fn run(args: &JobArgs, ranks: &Ranks) -> Result<(), JobError> {
     let compacted = written.map_err(|e| e.about(format!("cannot write {name}")))?;
     let left_out = compacted.map_or_else(Vec::new, |compacted| compacted.left_out);
     ranks.led(report(&left_out))?;
-    let told = ranks
-        .is_root()
-        .then(|| missing::report(&source.view, &args.paths.file));
+    // All ranks have the snapshot of the first one.
+    let made = Made {
+        log: &args.paths.file,
+        snapshot: source.view.snapshot(),
+        name: &name,
+        left_out: ranks.sum(count(&left_out)),
+    };
+    let told = ranks.is_root().then(|| made.warn());
     ranks.led(told.unwrap_or(Ok(())))?;
-    match ranks.sum(count(&left_out)) {
-        0 => Ok(()),
-        count => Err(JobError::new(incomplete(count, &name))),
-    }
+    Ok(made.end(&args.losses))
 }
 
 struct Job<'a> {

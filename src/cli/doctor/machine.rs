@@ -107,10 +107,14 @@ fn in_namespace() -> Result<(), String> {
 /// Finds the packages of the Python in PATH.
 const ASK_PYTHON: &str = "
 import sys
+# The working directory is no place of packages.
+sys.path[:] = [place for place in sys.path if place]
 print('python', sys.version.split()[0])
 for name in ('h5logfs', 'h5py'):
     try:
         module = __import__(name)
+        if getattr(module, '__file__', None) is None:
+            raise ModuleNotFoundError(name=name)  # a directory of this name
         about = getattr(module, '__version__', 'without a version')
         if name == 'h5py':
             about += ', with HDF5 ' + module.version.hdf5_version

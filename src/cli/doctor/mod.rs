@@ -89,7 +89,32 @@ struct Wanted {
     driver: Option<String>,
     /// Variables that may be options of the connector, with their values.
     variables: Vec<(String, String)>,
+    /// Variables whose names are almost those of known ones, each with the name meant.
+    mistyped: Vec<(String, &'static str)>,
 }
+
+/// The names of the variables that HDF5 and h5logfs look at. Options of the connector follow `H5LOGFS_`.
+const KNOWN: [&str; 6] = [
+    "HDF5_VOL_CONNECTOR",
+    "HDF5_DRIVER",
+    "HDF5_DRIVER_CONFIG",
+    PLUGIN_PATH,
+    "HDF5_PLUGIN_PRELOAD",
+    "H5LOGFS_PROGRAM",
+];
+
+/// A variable that is almost a known one, and the known one.
+fn mistyped(name: &str) -> Option<(String, &'static str)> {
+    let upper = name.to_uppercase();
+    let is_known = KNOWN.contains(&name) || name.starts_with("H5LOGFS_");
+    // Few letters apart: other software has names such as HDF5_ROOT.
+    let near = |known: &&'static str| strsim::osa_distance(&upper, known) <= MOST_MISTYPED;
+    let meant = KNOWN.into_iter().find(near).filter(|_| !is_known)?;
+    Some((name.to_owned(), meant))
+}
+
+/// Most letters of the name of a variable that are wrong, missing, superfluous or swapped.
+const MOST_MISTYPED: usize = 2;
 
 impl Wanted {
     fn of_environment() -> Self {
@@ -108,6 +133,7 @@ impl Wanted {
             )
         };
         let ours = env::vars_os().map(shown);
+        let mistyped = env::vars_os().filter_map(|(name, _)| mistyped(name.to_str()?));
         let mut variables: Vec<_> = ours
             .filter(|(name, _)| name.starts_with("H5LOGFS_"))
             .filter(|(name, _)| !OTHER_VARIABLES.contains(&name.as_str()))
@@ -117,6 +143,7 @@ impl Wanted {
             connector,
             driver: given("HDF5_DRIVER"),
             variables,
+            mistyped: mistyped.collect(),
         }
     }
 
@@ -147,6 +174,11 @@ impl Wanted {
     }
 
     fn report(&self, report: &mut Report) -> io::Result<()> {
+        for (name, meant) in &self.mistyped {
+            report.bad(format_args!(
+                "{name} is set, which nothing looks at; did you mean {meant}?"
+            ))?;
+        }
         match &self.connector {
             None => report.note("HDF5_VOL_CONNECTOR is not set: HDF5 programs write no logs")?,
             Some((name, _)) if name == NAME => {

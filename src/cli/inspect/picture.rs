@@ -37,9 +37,11 @@ pub fn print(map: &CoverageMap, out: &mut Output<impl Write>) -> io::Result<()> 
         writeln!(out, "│{row}│")?;
     }
     writeln!(out, "└{edge}┘")?;
+    let lost = map.cells.iter().any(|cell| cell.lost > 0);
+    let lost = if lost { "  × some lost" } else { "" };
     writeln!(
         out,
-        "█ all  ▓ two thirds or more  ▒ one third or more  ░ less  · nothing written"
+        "█ all  ▓ two thirds or more  ▒ one third or more  ░ less  · nothing written{lost}"
     )
 }
 
@@ -47,6 +49,7 @@ pub fn print(map: &CoverageMap, out: &mut Output<impl Write>) -> io::Result<()> 
 fn shade(cell: &Cell) -> char {
     let (written, all) = (u128::from(cell.written), u128::from(cell.elements));
     match written {
+        _ if cell.lost > 0 => '×',
         0 => '·',
         written if written >= all => '█',
         written if written * 3 >= all * 2 => '▓',

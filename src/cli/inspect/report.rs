@@ -1,6 +1,6 @@
 //! The report of `inspect` on a log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,7 +18,7 @@ use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::base::Base;
 use h5logfs_log::model::{Encoding, Record};
 use h5logfs_log::origins::Origins;
-use h5logfs_log::snapshot::{Content, Storage};
+use h5logfs_log::snapshot::{Content, LeftOut, Snapshot, Storage};
 use h5logfs_view::View;
 use h5logfs_view::coverage::Wanted;
 
@@ -41,6 +41,9 @@ pub(super) struct Report {
     pub datasets: Vec<DatasetReport>,
     /// Parts of the log that are missing.
     losses: Vec<String>,
+    /// Paths of datasets that the view does not have, because all of their elements are lost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lost_datasets: Vec<String>,
     warnings: Vec<String>,
     /// Faults of the log that make no dataset unreadable.
     complaints: Vec<String>,
@@ -93,6 +96,22 @@ pub(super) fn texts<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -
     diagnostics.into_iter().map(Diagnostic::to_string).collect()
 }
 
+/// What is left out of the view altogether, because nothing is left of it.
+pub(super) fn without_dataset(snapshot: &Snapshot) -> Vec<&LeftOut> {
+    let mut left_out: Vec<&LeftOut> = snapshot.left_out.iter().collect();
+    if !left_out.is_empty() {
+        let names: HashSet<&str> = snapshot.datasets.iter().map(|d| &*d.name).collect();
+        left_out.retain(|lost| !names.contains(&*lost.name));
+    }
+    left_out
+}
+
+/// The paths of datasets of which nothing is left.
+fn lost_datasets(snapshot: &Snapshot) -> Vec<String> {
+    let lost = without_dataset(snapshot).into_iter();
+    lost.map(|lost| lost.name.clone()).collect()
+}
+
 impl Report {
     /// Reports on a log. `file`: the user's name for it.
     pub fn of(
@@ -135,6 +154,7 @@ impl Report {
             parts,
             datasets,
             losses: texts(losses),
+            lost_datasets: lost_datasets(snapshot),
             warnings: texts(notes)
                 .into_iter()
                 .chain(logs::part_of(file))
@@ -205,9 +225,13 @@ impl Report {
             0 => String::new(),
             count => format!(", {count} in too many pieces to count"),
         };
+        let lost = match self.lost_datasets.len() {
+            0 => String::new(),
+            count => format!(", {count} more are lost"),
+        };
         writeln!(
             out,
-            "  {}, {} incomplete{uncounted}; {}, {}, {} logged",
+            "  {}, {} incomplete{uncounted}{lost}; {}, {}, {} logged",
             counted(logged.len() as u64, "logged dataset"),
             incomplete.count(),
             counted(sum(|logged| logged.records as u64), "record"),

@@ -17,6 +17,10 @@ use limited::Limited;
 /// Default level of messages.
 const USUAL_LEVEL: &str = "info";
 
+/// What a user learns who has asked for messages.
+const NO_LOG: &str =
+    "this machine has no system log, so messages are lost; the option log_file=PATH keeps them";
+
 /// Level of messages on the standard error of somebody else's command.
 const QUIET_LEVEL: &str = "warn";
 
@@ -93,9 +97,10 @@ pub fn for_daemon(file: Option<&Path>) -> anyhow::Result<Option<String>> {
         Ok(system) => to_system_log(builder().build(), system).map(|()| None),
         Err(e) => {
             install(builder_from(QUIET_LEVEL).build())?;
-            Ok(Some(format!(
-                "no system log ({e}): messages will be lost; the option log_file=PATH keeps them"
-            )))
+            log::debug!("no system log: {e}");
+            // Who has not asked for a log need not know that there is none.
+            let is_asked = std::env::var_os("RUST_LOG").is_some();
+            Ok(is_asked.then(|| NO_LOG.to_owned()))
         }
     }
 }

@@ -3,7 +3,7 @@
 //! This process makes a mount namespace, serves the mount in it, and starts the command there. If this process ends, the
 //! kernel ends the command. The mount disappears with the last process of the namespace.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -61,12 +61,14 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let open_files = getrlimit(Resource::Nofile);
     let mounted = mount(args).context(NOT_MOUNTED)?;
     let child = start(&args.command, open_files).map_err(|e| {
-        let status = match e.kind() {
-            io::ErrorKind::NotFound => 127,
-            _ => 126,
-        };
-        let name = args.command[0].to_string_lossy().into_owned();
-        anyhow::Error::new(e).context(name).context(NotRun(status))
+        let program = &args.command[0];
+        let name = program.to_string_lossy().into_owned();
+        // A directory in PATH that may not be searched makes the error another one.
+        if e.kind() == io::ErrorKind::NotFound || is_nowhere(program) {
+            let e = io::Error::from_raw_os_error(libc::ENOENT);
+            return anyhow::Error::new(e).context(name).context(NotRun(127));
+        }
+        anyhow::Error::new(e).context(name).context(NotRun(126))
     })?;
     let status = mounted.serve_command(child)?;
     log::logger().flush();
@@ -111,6 +113,14 @@ fn start(command: &[OsString], open_files: Rlimit) -> io::Result<Child> {
     child.spawn()
 }
 
+/// Whether no directory of PATH has a program of this name, as far as this process may look.
+fn is_nowhere(program: &OsStr) -> bool {
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|directory| directory.join(program));
+    !is_path && !places.any(|place| place.symlink_metadata().is_ok())
+}
+
 /// Lets the kernel kill this process when its parent ends.
 fn end_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -131,6 +141,12 @@ fn shown(status: ExitStatus) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_nowhere_if_no_directory_of_path_has_it() {
+        assert!(is_nowhere(OsStr::new("no-such-program")));
+        assert!(!is_nowhere(OsStr::new("sh")) && !is_nowhere(OsStr::new("/no/such")));
+    }
 
     #[test]
     fn a_status_is_that_of_a_shell() {

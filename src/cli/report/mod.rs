@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
 
 use super::called::Called;
 use super::follow::is_no_log;
 use super::ls::{State, last_write};
+use super::output::fail_with_last;
 use super::parts::Parts;
 use super::target::{STDOUT, Target, TargetRequest, originals};
 use super::unclosed::Unclosed;
@@ -89,21 +90,24 @@ fn axes(text: &str) -> Result<(usize, usize), String> {
 }
 
 pub fn run(mut args: ReportArgs) -> Result<()> {
-    args.files = logs::named(&args.files, &args.view)?;
+    let logs::Named { files, mut errors } = logs::named(&args.files, &args.view)?;
+    args.files = files;
     if args.watch {
-        return watch(&args);
+        watch(&args)?;
+        return fail_with_last(errors);
     }
     let report = |number: usize, scanner: &LogScanner<'_>| {
         FileReport::of(&args.files[number], &args, scanner)
     };
     let files = write(&args, args.force, None, report)?;
     let failed = files.iter().filter(|file| file.content.is_err()).count();
-    ensure!(
-        failed == 0,
-        "{failed} of {} files cannot be read: the page says why",
-        files.len()
-    );
-    Ok(())
+    if failed > 0 {
+        let all = files.len();
+        errors.push(anyhow!(
+            "{failed} of {all} files cannot be read: the page says why"
+        ));
+    }
+    fail_with_last(errors)
 }
 
 /// Writes the page about each file. `renewed`: time until the next page.
@@ -218,6 +222,10 @@ struct LogReport {
     written: Option<Timestamp>,
     timeline: Timeline,
     datasets: Vec<DatasetReport>,
+    /// Number of lost elements for which no dataset has a place.
+    left_out: u64,
+    /// Whether the number of all lost elements is known.
+    are_losses_counted: bool,
 }
 
 /// The report on one dataset.
@@ -327,6 +335,11 @@ impl LogReport {
             written: last_write(snapshot),
             timeline: origins.timeline(MOST_FLUSHES, MOST_RANKS),
             datasets: snapshot.datasets.iter().enumerate().map(dataset).collect(),
+            left_out: snapshot
+                .left_out
+                .iter()
+                .fold(0, |all, lost| all.saturating_add(lost.elements)),
+            are_losses_counted: snapshot.are_losses_counted(),
         })
     }
 
@@ -340,12 +353,20 @@ impl LogReport {
             })
     }
 
-    /// Share of the written elements of all logged datasets; `None` without any.
+    /// Number of elements that were written and are lost.
+    fn lost(&self) -> u128 {
+        let lost = |map: &CoverageMap| map.total(|cell| cell.lost);
+        let of_maps = self.maps().map(|(_, map)| lost(map));
+        of_maps.sum::<u128>() + u128::from(self.left_out)
+    }
+
+    /// Share of the written elements of all logged datasets; `None` without any, and where nothing tells how many are lost.
     fn covered(&self) -> Option<f64> {
         let sum = |of: fn(&CoverageMap) -> u128| self.maps().map(|(_, map)| of(map)).sum::<u128>();
-        let all = sum(|map| map.total(|cell| cell.elements));
+        let all = sum(|map| map.total(|cell| cell.elements)) + u128::from(self.left_out);
         let written = sum(|map| map.total(|cell| cell.written));
-        (all > 0).then(|| written as f64 / all as f64)
+        let is_known = all > 0 && self.are_losses_counted;
+        is_known.then(|| written as f64 / all as f64)
     }
 
     /// Whether the share is an estimate.
@@ -395,7 +416,7 @@ impl DatasetReport {
         if map.is_estimate() || map.is_spread || map.has_base {
             return None;
         }
-        let hidden = map.total(|cell| cell.logged.saturating_sub(cell.written));
+        let hidden = map.total(|cell| cell.logged.saturating_sub(cell.written + cell.lost));
         Some(hidden * u128::from(self.element_size))
     }
 }

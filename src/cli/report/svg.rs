@@ -8,11 +8,13 @@ use h5logfs_view::coverage::{Cell, CoverageMap};
 
 /// Number of steps of the colour ramp.
 pub const STEPS: usize = 10;
+/// Step of lost elements, behind those of the ramp.
+pub const LOST: usize = STEPS + 1;
 
 /// A class of cells with the same colour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
-    /// Step of the ramp, from 0 to [`STEPS`]; `None` for a colour outside of it.
+    /// Step of the ramp, from 0 to [`STEPS`], or [`LOST`]; `None` for the colour of what is not known.
     pub step: Option<usize>,
     /// Text of the legend.
     pub label: String,
@@ -80,7 +82,10 @@ impl Scale {
         })?;
         let differs = match colouring {
             Colouring::Written => true,
-            Colouring::Times => map.cells.iter().any(|cell| cell.logged > cell.written),
+            Colouring::Times => {
+                let is_hidden = |cell: &Cell| cell.logged > cell.written + cell.lost;
+                map.cells.iter().any(is_hidden)
+            }
             Colouring::Rank | Colouring::Flush => ends.0 < ends.1,
         };
         differs.then_some(Scale { colouring, ends })
@@ -89,6 +94,7 @@ impl Scale {
     /// The class of a cell; `None` for an unwritten one.
     pub fn class(&self, cell: &Cell) -> Option<Class> {
         match self.colouring {
+            Colouring::Written if cell.lost > 0 => Some(lost_class()),
             Colouring::Written => written_class(cell.written, cell.elements),
             Colouring::Times => times_class(cell),
             Colouring::Rank => self.number_class(cell, cell.rank.map(u64::from), "rank"),
@@ -128,6 +134,14 @@ impl Scale {
     }
 }
 
+/// The class of elements of which some are lost.
+fn lost_class() -> Class {
+    Class {
+        step: Some(LOST),
+        label: "lost, all or in part".to_owned(),
+    }
+}
+
 /// The class of a written share. Nothing and all have their own steps.
 pub fn written_class(written: u64, elements: u64) -> Option<Class> {
     if written == 0 {
@@ -148,10 +162,11 @@ pub fn written_class(written: u64, elements: u64) -> Option<Class> {
 }
 
 fn times_class(cell: &Cell) -> Option<Class> {
-    if cell.logged == 0 || cell.written == 0 {
+    let written = cell.written.saturating_add(cell.lost);
+    if cell.logged == 0 || written == 0 {
         return None;
     }
-    let tenths = (u128::from(cell.logged) * 10).div_ceil(cell.written.into());
+    let tenths = (u128::from(cell.logged) * 10).div_ceil(written.into());
     let class = TIMES.partition_point(|end| *end < tenths);
     let text = |tenths: u128| match tenths % 10 {
         0 => format!("{}", tenths / 10),
@@ -211,6 +226,7 @@ impl Paths {
 /// The name of a class in the style sheet.
 pub fn class_name(class: &Class) -> String {
     match class.step {
+        Some(LOST) => "cl".to_owned(),
         Some(step) => format!("c{step}"),
         None => "cx".to_owned(),
     }
@@ -269,13 +285,18 @@ pub fn small(map: &CoverageMap, label: &str) -> String {
     let parts = if rows > 1 { rows } else { columns };
     let shown = parts.clamp(1, SMALL);
     let mut sums = vec![(0u128, 0u128); shown];
+    let mut are_lost = vec![false; shown];
     for (number, cell) in map.cells.iter().enumerate() {
         let part = if rows > 1 { number / columns } else { number };
         let sum = &mut sums[part * shown / parts];
         sum.0 += u128::from(cell.written);
         sum.1 += u128::from(cell.elements);
+        are_lost[part * shown / parts] |= cell.lost > 0;
     }
     let class = |x: usize, _: usize| {
+        if are_lost[x] {
+            return Some((lost_class(), false));
+        }
         let (written, all) = sums[x];
         // Only the ratio matters.
         let shift = 128 - (written | all).leading_zeros().min(64) - 64;

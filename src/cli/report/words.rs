@@ -151,6 +151,9 @@ pub fn log_facts(log: &LogReport) -> Vec<(&'static str, String)> {
         ("Bytes of records", bytes(stored)),
         ("Size as HDF5", bytes(log.canonical_bytes.into())),
     ];
+    if log.lost() > 0 {
+        facts.push(("Lost elements", Grouped(log.lost()).to_string()));
+    }
     if let Some(less) = log.bytes_without_unwritten() {
         facts.push((
             "Without unwritten chunks",
@@ -208,6 +211,9 @@ pub fn dataset_facts(dataset: &DatasetReport, map: &CoverageMap) -> Vec<(&'stati
         ("Blocks", Grouped(map.blocks).to_string()),
         ("Bytes of records", bytes(map.stored.into())),
     ];
+    if map.lost() > 0 {
+        facts.push(("Elements lost", Grouped(map.lost()).to_string()));
+    }
     if let Some(hidden) = dataset.hidden_bytes(map) {
         facts.push(("Hidden by later writes", bytes(hidden)));
     }

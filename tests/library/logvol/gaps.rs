@@ -35,6 +35,7 @@ fn meant(contents: &[u8], dims: &[u64], dimension: usize) -> Vec<Gap> {
             _ => gaps.push(Gap {
                 indices: index..index + 1,
                 written,
+                lost: 0,
             }),
         }
     }
@@ -90,7 +91,11 @@ fn gaps_of_very_many_chunks_are_found_at_once() {
     let entry = |at: u64, count| Entry::one(0, &[at, 0], &[1, count], vec![1; count as usize]);
     let log = LogFile::with(vec![vast], vec![entry(7, 2), entry(SIDE / 3, 1)]);
     let (_dir, path) = place(&log);
-    let gap = |indices, written| Gap { indices, written };
+    let gap = |indices, written| Gap {
+        indices,
+        written,
+        lost: 0,
+    };
     let wanted = [
         gap(0..7, 0),
         gap(8..SIDE / 3, 0),

@@ -483,7 +483,8 @@ impl Builder {
         Tree {
             objects: self.objects,
             problems: self.problems.finish(),
-            has_lost_blocks: false,
+            lost_blocks: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 }

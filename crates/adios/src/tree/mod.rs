@@ -29,6 +29,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,15 +42,48 @@ pub use summary::Summary;
 
 use crate::model::{Type, Value};
 
+/// The most variables whose left-out steps are listed.
+const MOST_LEFT_OUT: usize = 1000;
+
 /// The objects that a reader sees of a directory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
     /// Objects by path: the root first, each group before its members.
     pub objects: Vec<Object>,
-    /// Reasons for missing objects and elements. A text names the step, the variable, the attribute or the file.
+    /// Reasons for missing objects and elements. A text names the step, the variable or the attribute.
     pub problems: Vec<String>,
-    /// Bytes of some blocks are lost. The datasets may have elements that cannot be read.
-    pub has_lost_blocks: bool,
+    /// What files lack: blocks whose bytes are lost. The datasets may have elements that cannot be read.
+    pub lost_blocks: Vec<String>,
+    /// Steps without any byte of a variable.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Steps of a variable that are left out, because its bytes are not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Absolute path of the dataset that lacks them, or of the object that would have them.
+    pub path: String,
+    /// Name of the variable as the writer gave it.
+    pub variable: Arc<str>,
+    /// The steps in words.
+    pub steps: String,
+    /// Whether there are several.
+    pub are_several: bool,
+    /// Number of elements.
+    pub elements: u64,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut {
+            variable, steps, ..
+        } = self;
+        let are = if self.are_several { "are" } else { "is" };
+        write!(
+            f,
+            "variable {variable}: {steps} {are} left out, because its bytes are not there"
+        )
+    }
 }
 
 /// Whether the stored bytes of a block are there.
@@ -134,23 +168,51 @@ impl Summary {
     /// The objects of all steps.
     pub fn finish(mut self) -> Tree {
         self.variables.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for text in self.lost.texts() {
-            self.problems.push(|| text);
-        }
-        for (name, seen) in &self.variables {
-            if let Some(which) = named(&seen.missing) {
-                let are = if seen.missing.len() == 1 { "is" } else { "are" };
-                self.problems.push(|| {
-                    format!(
-                        "variable {name}: {which} {are} left out, because its bytes are not there"
-                    )
-                });
-            }
-        }
         let mut problems = std::mem::take(&mut self.problems);
         let shown = openpmd::shown(&self, &mut problems);
         let mut tree = build::tree(shown.unwrap_or_else(|| Shown::of(&self)), problems);
-        tree.has_lost_blocks = !self.lost.is_empty();
+        tree.lost_blocks = self.lost.texts();
+        self.leave_out(&mut tree);
         tree
+    }
+
+    /// Adds the steps that are left out, of at most [`MOST_LEFT_OUT`] variables.
+    fn leave_out(&self, tree: &mut Tree) {
+        let variables = self.variables.iter();
+        let missing = variables.filter(|(_, seen)| !seen.missing.is_empty());
+        let mut missing: Vec<_> = missing.collect();
+        if missing.is_empty() {
+            return;
+        }
+        let more = missing.len().saturating_sub(MOST_LEFT_OUT);
+        if more > 0 {
+            missing.truncate(MOST_LEFT_OUT);
+            let text = format!("steps of {more} more variables are left out");
+            tree.problems.push(text);
+        }
+        // The datasets of a variable; `None` for several.
+        let mut of_variables: HashMap<&str, Option<&str>> = HashMap::new();
+        for object in &tree.objects {
+            if let Some(dataset) = &object.dataset {
+                let path = of_variables.entry(&dataset.source.variable);
+                path.and_modify(|path| *path = None)
+                    .or_insert(Some(&object.path));
+            }
+        }
+        let left_out = missing.into_iter().filter_map(|(name, seen)| {
+            let only = of_variables
+                .get(&**name)
+                .copied()
+                .flatten()
+                .map(str::to_owned);
+            Some(LeftOut {
+                path: only.unwrap_or_else(|| format!("/{}", paths::of_any_name(name))),
+                variable: name.clone(),
+                steps: named(&seen.missing)?,
+                are_several: seen.missing.len() > 1,
+                elements: seen.missing_elements,
+            })
+        });
+        tree.left_out = left_out.collect();
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct SeenVariable {
     pub parts: Vec<Part>,
     /// Steps that are left out, because no bytes of them are there, or more may come.
     pub missing: Steps,
+    /// Number of elements in these steps.
+    pub missing_elements: u64,
     /// Number of steps that have the variable, and the last of them.
     pub present: u64,
     last: u64,
@@ -223,6 +225,7 @@ impl SeenVariable {
             kind,
             parts: Vec::new(),
             missing: Steps::default(),
+            missing_elements: 0,
             present: 0,
             last: 0,
         }
@@ -249,6 +252,7 @@ impl SeenVariable {
         self.last = step;
         if is_left_out {
             self.missing.push(step);
+            self.missing_elements = self.missing_elements.saturating_add(elements(new));
             return Ok(());
         }
         let texts = new.texts.iter().map(|text| Arc::from(text.as_str()));
@@ -357,6 +361,20 @@ fn shown(ty: &Type) -> &Type {
         Type::Char => &Type::I8,
         other => other,
     }
+}
+
+/// Number of elements of a variable in a step.
+fn elements(variable: &Variable) -> u64 {
+    let product = |sides: &[u64]| {
+        sides
+            .iter()
+            .fold(1, |all: u64, side| all.saturating_mul(*side))
+    };
+    if variable.kind != Kind::LocalArray {
+        return product(&variable.shape);
+    }
+    let blocks = variable.counts.chunks(variable.rank.max(1));
+    blocks.map(product).fold(0, u64::saturating_add)
 }
 
 /// Whether readers need the earlier values of an attribute as well as the last one.

@@ -1,5 +1,5 @@
 use super::testing::*;
-use super::{Loss, Presence, Summary, Tree, Values};
+use super::{LeftOut, Loss, Presence, Summary, Tree, Values};
 use crate::Bytes;
 use crate::model::{Attribute, Kind, Place, Step, Type, Value, Variable};
 
@@ -292,6 +292,13 @@ fn flattened_steps_are_one() {
     assert_eq!(steps("/n"), [0]);
 }
 
+/// All that is missing.
+fn told(tree: &Tree) -> Vec<String> {
+    let left_out = tree.left_out.iter().map(LeftOut::to_string);
+    let lost = tree.lost_blocks.iter().cloned().chain(left_out);
+    lost.chain(tree.problems.iter().cloned()).collect()
+}
+
 #[test]
 fn steps_with_missing_bytes_are_left_out() {
     let rho = || global("rho", &[5]);
@@ -307,7 +314,10 @@ fn steps_with_missing_bytes_are_left_out() {
         "variable n: step 0 is left out, because its bytes are not there",
         "variable rho: 2 steps from 1 to 2 are left out, because its bytes are not there",
     ];
-    assert_eq!(tree.problems, expected);
+    assert_eq!(told(&tree), expected);
+    let left_out = |lost: &LeftOut| (lost.path.clone(), lost.elements);
+    let left_out: Vec<_> = tree.left_out.iter().map(left_out).collect();
+    assert_eq!(left_out, [("/n".to_owned(), 1), ("/rho".to_owned(), 10)]);
 }
 
 /// Only a step of which nothing is there is left out, and one that may still be completed.
@@ -338,15 +348,15 @@ fn steps_with_some_of_their_bytes_are_shown() {
         "data.0 ends at byte 100: 2 blocks of 2 variables in step 0 cannot be read",
         "variable y: step 1 is left out, because its bytes are not there",
     ];
-    assert_eq!(tree.problems, expected);
-    assert!(tree.has_lost_blocks);
+    assert_eq!(told(&tree), expected);
+    assert_eq!(tree.lost_blocks.len(), 1);
     // A part of one array cannot be left out.
     let tree = flattened(&[
         step(vec![global("x", &[4])]),
         step(vec![missing(global("x", &[4]))]),
     ]);
     assert_eq!(lines(&tree), ["/x F64[4]"]);
-    assert_eq!(tree.problems.len(), 1);
+    assert_eq!(told(&tree).len(), 1);
 }
 
 #[test]
@@ -608,7 +618,7 @@ fn attributes_of_older_openpmd_are_variables() {
         "/data/100/E/x@unit=7",
     ];
     assert_eq!(lines(&tree), expected);
-    let told = tree.problems.join("\n");
+    let told = told(&tree).join("\n");
     for of in [
         "E/lost",
         "E/large",
@@ -618,7 +628,7 @@ fn attributes_of_older_openpmd_are_variables() {
     ] {
         assert!(told.contains(of), "{told}");
     }
-    assert_eq!(tree.problems.len(), 5, "{told}");
+    assert_eq!(told.lines().count(), 5, "{told}");
     let x = tree
         .objects
         .iter()

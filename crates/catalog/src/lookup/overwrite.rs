@@ -15,6 +15,7 @@ use h5logfs_log::recognition;
 use h5logfs_log::rights;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_log::tiles::names::MemberName;
 
 /// The files of a log that is read, while a new file is made from it.
 #[derive(Debug, Default)]
@@ -102,6 +103,13 @@ pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> 
         let part = dir
             .of(part)
             .map_or_else(|_| part.path.clone(), |dir| dir.full_path(&part.path));
+        let member = part.file_name().and_then(MemberName::parse);
+        if member.is_some_and(|member| relative.file_name() == Some(&member.joined())) {
+            let part = part.display();
+            return refused(format!(
+                "this is the name of the file that {part} and others make up: choose another name"
+            ));
+        }
         return refused(format!(
             "this is the name of a log, and {} is part of it: choose another name, or remove the whole log first",
             part.display()

@@ -330,12 +330,14 @@ fn look(
     let mut diagnostics: Vec<_> = header.diagnostic.into_iter().chain(cut).collect();
     if without_payload > 0 {
         let of = header.entries;
-        diagnostics.push(Diagnostic::lost(match log.data {
+        let what = match log.data {
             Some(_) => {
                 format!("payloads of {without_payload} of {of} entries are not in the data log")
             }
             None => format!("the data log is missing, with the payloads of {of} entries"),
-        }));
+        };
+        // Their selections are known.
+        diagnostics.push(Diagnostic::lost(what).counted());
     }
     Ok(diagnostics)
 }

@@ -14,9 +14,12 @@ const MOST_BOXES: usize = 1 << 20;
 pub fn of(tables: &Tables, files: &[&Path]) -> Vec<String> {
     let members = &tables.members;
     let mut lines = vec![format!(
-        "{} of {} members",
+        "{} of {}",
         tables.family.name(),
-        members.len()
+        match members.len() {
+            1 => "1 member".to_owned(),
+            several => format!("{several} members"),
+        }
     )];
     let named = members.iter().zip(files).take(MOST_LISTED);
     lines.extend(named.map(|(member, file)| line(member, file)));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::FileKind;
 use super::member::{Attribute, Dimension, MemberHeader, Value, Variable, lossy};
-use crate::hdf5_bytes::Hdf5;
+use crate::hdf5_bytes::{Hdf5, is_bare_dimension};
 use crate::netcdf::header::Type;
 use crate::numbers::NumberType;
 use crate::source_file::SourceFile;
@@ -36,8 +36,6 @@ const OWN: [&str; 8] = [
 const DIMENSION_ID: &str = "_Netcdf4Dimid";
 const COORDINATES: &str = "_Netcdf4Coordinates";
 const STRICT: &str = "_nc3_strict";
-/// The scale of a dimension without a variable has a name that begins so.
-const NO_VARIABLE: &[u8] = b"This is a netCDF dimension but not a netCDF variable";
 /// The prefix of a variable that has the name of a dimension, and is not its scale.
 const NOT_A_COORDINATE: &[u8] = b"_nc4_non_coord_";
 
@@ -289,10 +287,7 @@ impl Found {
 
     /// The scale of a dimension that has no variable.
     fn is_placeholder(&self) -> bool {
-        self.is_scale()
-            && self
-                .text("NAME")
-                .is_some_and(|name| name.starts_with(NO_VARIABLE))
+        self.is_scale() && self.text("NAME").is_some_and(is_bare_dimension)
     }
 
     fn extent(&self) -> Result<(&[u64], &[u64])> {

@@ -309,7 +309,7 @@ fn losses(absent: &[Absent], total: Option<u64>) -> Vec<Diagnostic> {
         absent.iter().partition(|one| one.reason == MISSING);
     let of = unreadable
         .iter()
-        .map(|one| Diagnostic::lost(&one.reason).at(&one.name));
+        .map(|one| Diagnostic::lost(&one.reason).at(&one.name).counted());
     let mut found: Vec<Diagnostic> = of.collect();
     if let (Some(total), false) = (total, missing.is_empty()) {
         let there = total - missing.len() as u64;
@@ -318,7 +318,7 @@ fn losses(absent: &[Absent], total: Option<u64>) -> Vec<Diagnostic> {
         let names = listed(&names);
         found.push(Diagnostic::lost(format!(
             "{there} of {total} members are there, {names} {verb} missing: elements that no member has cannot be read"
-        )));
+        )).counted());
     }
     found
 }

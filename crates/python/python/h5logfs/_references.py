@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import os
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from ._zarr import Array, Url
 
 INLINE_THRESHOLD = 4 << 20
+# The attribute of the root that names lost data.
+INCOMPLETE = "_h5logfs_incomplete"
 
 
 class References(dict[str, Any]):
@@ -70,6 +73,8 @@ def references(
     `_FillValue` is the fill value. Elements keep the byte order that they have in the log. Links to other files are
     left out.
 
+    Warns where the log has lost data, which the references lack.
+
     Raises LogError, with the name of the dataset, for one that cannot be referenced; ValueError for a file that is not
     a log; and what `h5logfs.open` raises. The references describe the log as it is now. A log that is written again
     needs new ones.
@@ -84,6 +89,9 @@ def references(
         format=2,
         options=options,
     )
+    if lost := tree.groups.get("", {}).get(INCOMPLETE):
+        message = f"{os.fspath(path)} has lost data, which the references lack: {lost}"
+        warnings.warn(message, stacklevel=2)
     refs: dict[str, Any] = {}
     for name, attributes in tree.groups.items():
         below = f"{name}/" if name else ""

@@ -27,7 +27,7 @@ use h5logfs_log::adios::{self, DatasetSource, Parts};
 use h5logfs_log::journal::ShownFlush;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scan::{Choice, ScanRequest, damage, incomplete};
-use h5logfs_log::snapshot::{Snapshot, Source};
+use h5logfs_log::snapshot::{LeftOut, Snapshot, Source};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 
@@ -78,13 +78,22 @@ fn scan_steps(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snapshot> 
     } = opened;
     let tree = tree_of(&files, &directory, shown, &bad)?;
     let is_active = directory.is_active();
-    if tree.has_lost_blocks && files.are_in_object_store() {
+    if !tree.lost_blocks.is_empty() && files.are_in_object_store() {
         let what = "its data.N are in an object store, as s3.json says: ADIOS2 2.12 reads them there, h5logfs reads \
             copies of them beside md.0";
-        diagnostics.push(Diagnostic::lost(what));
+        diagnostics.push(Diagnostic::lost(what).counted());
     }
+    diagnostics.extend(tree.lost_blocks.iter().map(counted));
+    diagnostics.extend(tree.left_out.iter().map(|lost| counted(&lost.to_string())));
     diagnostics.extend(tree.problems.iter().map(Diagnostic::lost));
     let choice = &request.settings.choice;
+    let left_out = tree.left_out.iter().filter(|lost| choice.has(&lost.path));
+    let left_out = left_out.map(|lost| LeftOut {
+        name: lost.path.clone(),
+        elements: lost.elements,
+        what: lost.steps.clone(),
+    });
+    let left_out = left_out.collect();
     let objects = chosen(&tree, choice).map_err(bad)?;
     let (sources, parts) = files.into_sources(is_active)?;
     let walked = Walked {
@@ -96,8 +105,10 @@ fn scan_steps(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snapshot> 
         sources,
         // Files that `md.idx` mentions may come later: a writer need not wait for its data files, and a file system need
         // not keep their order.
-        is_incomplete: !(directory.problems().is_empty() && tree.problems.is_empty()),
-        has_unreadable: tree.has_lost_blocks,
+        is_incomplete: diagnostics.iter().any(|d| d.severity == Severity::Lost)
+            || !directory.problems().is_empty(),
+        has_unreadable: !tree.lost_blocks.is_empty(),
+        left_out,
         diagnostics,
         directory,
         shown,
@@ -119,6 +130,8 @@ struct Walked {
     sources: Sources,
     log: Tables,
     diagnostics: Vec<Diagnostic>,
+    /// Steps of variables that are left out.
+    left_out: Vec<LeftOut>,
     /// Something is missing that may still come, if a writer has the directory open.
     is_incomplete: bool,
     /// Files are missing, or cannot be opened.
@@ -140,6 +153,7 @@ impl Walked {
             journal,
             sources,
             log,
+            left_out,
             mut diagnostics,
             ..
         } = self;
@@ -167,11 +181,17 @@ impl Walked {
             log,
             addresses: made.addresses,
             diagnostics,
+            left_out,
             has_unreadable,
             has_large_tables,
             ..Snapshot::default()
         })
     }
+}
+
+/// The diagnostic about lost elements that are counted by their records, or as left out.
+fn counted(text: &String) -> Diagnostic {
+    Diagnostic::lost(text).counted()
 }
 
 /// The number of steps that are shown.

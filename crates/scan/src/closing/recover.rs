@@ -159,6 +159,10 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
     let master = SourceFile::open(&dir, &name)?;
     let files = LogFiles::of(&dir, &name, &master);
     let path = &dir.full_path(&name);
+    let can_be_others = how.last_flush.is_none() && how.asked != Asked::TakeIn;
+    if can_be_others && refusal::is_closed_by_others(&files, &master)? {
+        return Ok(Outcome::Closed(Vec::new()));
+    }
     let is_closed = refusal::is_closed(&files, &master)?;
     let log = Log {
         path,

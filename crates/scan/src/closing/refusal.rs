@@ -68,6 +68,17 @@ pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     }
 }
 
+/// Whether another writer has made the log, and has closed it.
+pub fn is_closed_by_others(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
+    if file.file_id()?.is_some() || journal::lacks_front(files, file)? {
+        return Ok(false);
+    }
+    match find_signature(file)? {
+        Some(signature) => carries_mark(file, signature),
+        None => Ok(false),
+    }
+}
+
 /// The reason for a log with a journal but without a front. Its data may have been on the way to the disk when the
 /// power failed.
 const WITHOUT_FRONT: &str = "it has a journal, but its first bytes are not visible here: if another node has just written \

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::super::resolve::{BoxRecords, Run};
+use super::super::resolve::{BoxRecords, ElementCount, Part, Run};
 use super::{CellGrid, CoverageMap, LOOK_UP, Limits};
 use crate::index::DatasetIndex;
 use h5logfs_common::parallel;
@@ -38,7 +38,8 @@ pub(super) fn count(task: &Task, index: &DatasetIndex, map: &mut CoverageMap, li
     });
     for counts in counted {
         for (cell, count) in map.cells.iter_mut().zip(counts) {
-            cell.written += count.written;
+            cell.written += count.elements.written;
+            cell.lost += count.elements.lost;
             cell.is_estimate |= count.is_estimate;
         }
     }
@@ -66,7 +67,7 @@ fn parts(whole: Bounds, small: u64) -> Vec<Bounds> {
 /// The count of one cell.
 #[derive(Clone, Copy, Default)]
 struct Count {
-    written: u64,
+    elements: ElementCount,
     is_estimate: bool,
 }
 
@@ -94,8 +95,8 @@ impl Counting<'_> {
         if !self.index.is_touched(bounds) {
             return;
         }
-        if self.is_covered(bounds) {
-            return self.add_whole(bounds);
+        if let Some(part) = self.covering(bounds) {
+            return self.add_whole(bounds, part);
         }
         let elements = bounds.count().fold(1, u64::saturating_mul);
         if elements <= self.box_elements {
@@ -106,18 +107,23 @@ impl Counting<'_> {
         self.count(&second);
     }
 
-    /// Whether the last block that touches the box covers all of it.
-    fn is_covered(&self, bounds: &Bounds) -> bool {
+    /// What all elements of the box are, where the last block that touches it covers all of it.
+    fn covering(&self, bounds: &Bounds) -> Option<Part> {
         let last = self.index.visit_back(bounds, |record| {
-            record.visit_back(bounds, |block| ControlFlow::Break(block.covers(bounds)))
+            record.visit_back(bounds, |block| {
+                ControlFlow::Break(block.covers(bounds).then(|| Part::of(record)))
+            })
         });
-        last == ControlFlow::Break(true)
+        match last {
+            ControlFlow::Break(part) => part,
+            ControlFlow::Continue(()) => None,
+        }
     }
 
-    fn add_whole(&mut self, bounds: &Bounds) {
+    fn add_whole(&mut self, bounds: &Bounds, part: Part) {
         let Counting { grid, counts, .. } = self;
         grid.each(&bounds.start, &bounds.end, |cell, common| {
-            counts[cell].written += common;
+            counts[cell].elements.add(part, common);
         });
     }
 
@@ -139,9 +145,12 @@ impl Counting<'_> {
             bounds,
             sides: &sides,
         };
-        let counted = records.runs(task, |_, _, Run { in_chunk, len, .. }| {
+        let counted = records.runs(task, |record, _, Run { in_chunk, len, .. }| {
             *budget = budget.checked_sub(1).ok_or("too many runs")?;
-            by_cell.each(in_chunk, len, |cell, len| counts[cell].written += len);
+            let part = Part::of(record);
+            by_cell.each(in_chunk, len, |cell, len| {
+                counts[cell].elements.add(part, len);
+            });
             Ok(())
         });
         if counted.is_err() {

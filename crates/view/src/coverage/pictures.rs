@@ -53,6 +53,17 @@ impl<'a> Pictures<'a> {
     /// A picture of a logged dataset. Fails where records cannot be found. A dataset whose elements cannot be read
     /// still has a picture.
     pub fn of(&mut self, number: usize, wanted: &Wanted) -> Result<CoverageMap> {
+        let snapshot = &self.view.snapshot;
+        let left_out = snapshot.left_out_of(&snapshot.datasets[number].name);
+        let mut map = self.of_records(number, wanted)?;
+        if map.records == 0 && self.view.inspection().is_bare_dimension(number)? {
+            map.cells.iter_mut().for_each(|cell| cell.elements = 0);
+        }
+        Ok(CoverageMap { left_out, ..map })
+    }
+
+    /// The picture of the records of a dataset.
+    fn of_records(&mut self, number: usize, wanted: &Wanted) -> Result<CoverageMap> {
         let task = self.view.task(None);
         if let Some(map) = self.of_one_row(&task, number, wanted)? {
             return Ok(map);

@@ -107,6 +107,17 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
+/// Whether the bytes of a record are lost.
+fn is_lost(number: usize) -> bool {
+    number % 3 == 2
+}
+
+fn spoil(records: &mut RecordList, number: usize) {
+    if is_lost(number) {
+        records.spoil_last("its bytes are lost".to_owned()).unwrap();
+    }
+}
+
 impl Case {
     /// The records in their order. Record `n` lies at byte `n * EACH` of the log.
     fn records(&self, task: &Task) -> DatasetRecords {
@@ -124,6 +135,7 @@ impl Case {
             let selection = match write {
                 Write::Block(start, count) => {
                     records.push_block(stored, order, start, count).unwrap();
+                    spoil(records, number);
                     continue;
                 }
                 Write::Listed(blocks) => Selection::new(
@@ -144,6 +156,7 @@ impl Case {
             records
                 .push_selection(stored, order, numbered, None)
                 .unwrap();
+            spoil(records, number);
         }
         found.records.put_in_order().unwrap();
         found
@@ -196,7 +209,7 @@ impl Case {
         for at in whole.elements() {
             cells[cell(&at)].elements += 1;
         }
-        let mut seen = std::collections::HashSet::new();
+        let mut last = std::collections::HashMap::new();
         for (number, write) in self.writes.iter().enumerate() {
             for at in write.elements() {
                 if at.iter().zip(&self.dims).any(|(at, dim)| at >= dim) {
@@ -206,7 +219,15 @@ impl Case {
                 cell.logged += 1;
                 cell.rank = Some(number as u32 % 3);
                 cell.flush = Some(number as u64 / 2);
-                cell.written += u64::from(seen.insert(at));
+                last.insert(at, number);
+            }
+        }
+        for (at, number) in last {
+            let cell = &mut cells[cell(&at)];
+            if is_lost(number) {
+                cell.lost += 1;
+            } else {
+                cell.written += 1;
             }
         }
         cells
@@ -260,9 +281,9 @@ proptest! {
         let model = case.model(&map.grid);
         for (cell, exact) in map.cells.iter().zip(&model) {
             prop_assert_eq!(cell.elements, exact.elements);
-            prop_assert!(cell.written <= cell.elements);
+            prop_assert!(cell.written + cell.lost <= cell.elements);
             if !cell.is_estimate {
-                prop_assert_eq!(cell.written, exact.written);
+                prop_assert_eq!((cell.written, cell.lost), (exact.written, exact.lost));
             }
             if !map.is_spread {
                 prop_assert!(cell.written >= exact.written);

@@ -256,10 +256,10 @@ impl DatasetIndex {
         self.shared.base.as_ref().is_some_and(is_there) || self.records.any(query, touches)
     }
 
-    /// Whether data below the records have all of `query`.
+    /// Whether data below the records have all of `query`, and no record over them is lost.
     pub fn base_covers(&self, query: &Bounds) -> bool {
         let covers = |base: &Base| base.covers(query);
-        self.shared.base.as_ref().is_some_and(covers)
+        self.shared.faults.is_empty() && self.shared.base.as_ref().is_some_and(covers)
     }
 
     fn record<'a>(&'a self, row: Row<'a>) -> Record<'a> {

@@ -48,7 +48,7 @@ pub use key::{FileState, FileTime, StoreKey};
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
 /// Version of the items. It goes up with every change of the written form, here or inside the items.
-const FORMAT: u32 = 14;
+const FORMAT: u32 = 15;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
 /// Bytes of an item that are written at once.

@@ -328,7 +328,7 @@ impl Collected {
         let finding = if age < YOUNG && reach.before_last_record <= file.len() {
             Diagnostic::note(format!("{text}: its last record may still be written"))
         } else {
-            Diagnostic::lost(format!("{text}: the elements behind cannot be read"))
+            Diagnostic::lost(format!("{text}: the elements behind cannot be read")).counted()
         };
         self.is_cut = true;
         self.diagnostics.push(finding.at(file_name));

@@ -309,7 +309,11 @@ impl Collected {
     /// All that a reader should know.
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
         let problems = self.definitions.problems.into_iter().take(MOST_TEXTS);
-        let texts = problems.chain(self.losses.texts()).chain(self.errors);
-        texts.map(Diagnostic::lost).chain(self.notes).collect()
+        let problems = problems.map(Diagnostic::lost);
+        let lost = self.losses.texts().into_iter();
+        let lost = lost.map(|text| Diagnostic::lost(text).counted());
+        let errors = self.errors.into_iter().map(Diagnostic::lost);
+        let all = problems.chain(lost).chain(errors);
+        all.chain(self.notes).collect()
     }
 }

@@ -58,6 +58,7 @@ pub(super) fn scan(request: ScanRequest<'_>, opened: Opened<'_>) -> Result<Snaps
         sources,
         log: tables.into(),
         diagnostics,
+        left_out: Vec::new(),
         is_incomplete,
         lacks_files,
         has_unreadable,
