@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::progress::{Progress, Summary};
 use super::target::{FromTo, Output};
-use super::{ViewArgs, called, missing, progress};
+use super::{ViewArgs, called, log_bytes, missing};
 use h5logfs_log::scan::Choice;
 use h5logfs_view::View;
 use h5logfs_view::cache::Budget;
@@ -33,12 +34,14 @@ pub fn run(args: ExportArgs) -> Result<()> {
     let log = scanner.scan(&args.paths.file, Choice::default())?;
     let budget = Arc::clone(&log.budget);
     let view = log.open()?;
+    let summary = Summary::begin(log_bytes(&view));
     let written = target.create().and_then(|mut output| {
         write(&view, &budget, &mut output)?;
         output.finish()
     });
     let written = written.map_err(|e| called(&args.paths.file, e));
     written.with_context(|| format!("cannot write {}", target.name()))?;
+    summary.print(&target.name(), view.len());
     missing::report(&view, &args.paths.file)?;
     Ok(())
 }
@@ -47,7 +50,7 @@ fn write(view: &View, budget: &Budget, out: &mut Output) -> Result<()> {
     if (0..view.snapshot().datasets.len()).any(|number| view.holes().is_sparse(number)) {
         out.make_long(view.len())?;
     }
-    let progress = progress::bytes(view.len());
+    let progress = Progress::new("h5logfs export", view.len());
     let mut buf = vec![0; STEP as usize];
     let mut at = 0;
     while at < view.len() {
@@ -68,6 +71,6 @@ fn write(view: &View, budget: &Budget, out: &mut Output) -> Result<()> {
             progress.set_position(at);
         }
     }
-    progress.finish_and_clear();
+    progress.finish();
     Ok(())
 }

@@ -16,6 +16,7 @@ use rustix::fs::OFlags;
 use serde::{Serialize, Serializer};
 
 use super::ViewArgs;
+use super::colour::Colour;
 use super::logs::joined_of;
 use super::output::{Output, fail_with_last, percent};
 use super::table::{self, number, or_dash, text};
@@ -365,6 +366,15 @@ impl State {
         }
     }
 
+    fn colour(self) -> Option<Colour> {
+        match self {
+            State::Unreadable => Some(Colour::Bad),
+            State::Left | State::Unclosed => Some(Colour::Notice),
+            State::Running => Some(Colour::Good),
+            State::Closed => None,
+        }
+    }
+
     pub fn words(self) -> &'static str {
         match self {
             State::Unreadable => "unreadable",
@@ -484,9 +494,10 @@ fn print(rows: &[Row], out: &mut Output<impl Write>) -> io::Result<()> {
         writeln!(out, "{head}")?;
     }
     for (row, line) in rows.iter().zip(lines) {
-        writeln!(out, "{line}")?;
+        let (state, rest) = line.split_at(row.state.words().len().min(line.len()));
+        out.painted(&[(row.state.colour(), state), (None, rest)])?;
         if let Some(fault) = &row.fault {
-            writeln!(out, "    {fault}")?;
+            out.painted(&[(None, "    "), (Some(Colour::Bad), fault)])?;
         }
         if let Some(unflushed) = &row.unflushed {
             writeln!(out, "    {unflushed}")?;

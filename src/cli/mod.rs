@@ -2,6 +2,7 @@
 
 mod called;
 pub mod check;
+mod colour;
 pub mod compact;
 pub mod config;
 pub mod doctor;
@@ -28,6 +29,7 @@ mod table;
 mod target;
 mod unclosed;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -163,6 +165,21 @@ impl Scanned {
 struct LogScanner<'a> {
     args: &'a ViewArgs,
     scanner: Box<dyn Scanner>,
+}
+
+/// Bytes of the files of a log.
+fn log_bytes(view: &View) -> u64 {
+    let sources = view.snapshot().sources.iter();
+    // Several sources may lie in one file.
+    let files: BTreeMap<_, u64> = sources
+        .map(|source| {
+            let file = source.identity;
+            ((file.device, file.inode), file.size)
+        })
+        .collect();
+    files
+        .values()
+        .fold(0, |sum, size| sum.saturating_add(*size))
 }
 
 impl LogScanner<'_> {
