@@ -144,6 +144,8 @@ pub struct Thinned {
     pub statistics: Statistics,
     /// Whether the cells cover only a part of what was asked for, because all of it is too large.
     pub is_part: bool,
+    /// Bytes that were read and decoded, at most.
+    pub bytes: u64,
 }
 
 /// What is read for a picture.
@@ -154,6 +156,7 @@ pub struct Plan {
     axes: Vec<ThinAxis>,
     elements: u64,
     is_part: bool,
+    bytes: u64,
 }
 
 /// The cost of reading elements of a dataset.
@@ -253,6 +256,7 @@ impl Plan {
             axes,
             elements,
             is_part: false,
+            bytes: 0,
         };
         let cost = Cost {
             element: element.max(1),
@@ -261,6 +265,7 @@ impl Plan {
         if cost.of(&plan.read()) > limits.bytes {
             plan.fit(&cost, &most, limits.bytes)?;
         }
+        plan.bytes = cost.of(&plan.read());
         Ok(plan)
     }
 
@@ -372,6 +377,7 @@ impl Plan {
             cells: sums.iter().map(Sum::cell).collect(),
             statistics,
             is_part: self.is_part,
+            bytes: self.bytes,
         }
     }
 }
@@ -559,8 +565,9 @@ mod tests {
             let numbers: Vec<f64> = places(&axes).iter().map(|at| known.value(at)).collect();
             prop_assert_eq!(plan.len(), numbers.len() as u64);
             if is_decoded {
-                prop_assert!(decoded(&axes, sides) <= bytes);
+                prop_assert!(decoded(&axes, sides) <= plan.bytes);
             }
+            prop_assert!(plan.bytes <= bytes);
             let is_all = plan.axes.iter().all(|axis| axis.sampled.is_none());
             prop_assert!(is_all || bytes < u64::MAX);
             let thinned = plan.reduce(&numbers, &[BLANK]);

@@ -18,7 +18,7 @@ use h5logfs_arrays::{Dataset, Log, Object, scales};
 /// Most bytes that are read and decoded for all pictures of a page, and for each of a few.
 const BYTES: u64 = 256 << 20;
 const BYTES_OF_ONE: u64 = 32 << 20;
-const FEWEST_BYTES: u64 = 1 << 20;
+const FEWEST_BYTES: u64 = 8 << 20;
 /// Most time for all pictures, and for one.
 const TIME: Duration = Duration::from_secs(10);
 const TIME_OF_ONE: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ impl Allowance {
         let parts = u32::try_from(files).unwrap_or(u32::MAX);
         Allowance {
             datasets: (datasets.min(most) * files).max(1) as u64,
-            bytes: BYTES / files as u64,
+            bytes: (BYTES / files as u64).max(FEWEST_BYTES),
             until: Instant::now() + TIME / parts,
             pictures: (most / files).max(1),
         }
@@ -113,7 +113,7 @@ impl Allowance {
             ));
         }
         let now = Instant::now();
-        if self.bytes == 0 || now >= self.until {
+        if self.bytes < FEWEST_BYTES || now >= self.until {
             return Ok(Err(NOT_DRAWN));
         }
         self.pictures -= 1;
@@ -124,9 +124,7 @@ impl Allowance {
             ..self.cells(rows, columns)
         };
         let picture = pictures.picture(dataset, None, limits)?;
-        let element = u64::from(dataset.info().datatype.size);
-        let read = picture.thinned.statistics.read.saturating_mul(element);
-        self.bytes = self.bytes.saturating_sub(read.max(1));
+        self.bytes = self.bytes.saturating_sub(picture.thinned.bytes);
         Ok(Ok(picture))
     }
 
