@@ -78,11 +78,11 @@ fn a_pipe_gets_plain_characters() {
         assert!(text.is_ascii(), "{text}");
     }
     let text = printed(dir.path(), &["log.h5", "space"]);
-    assert!(text.starts_with("/space[1, :, :]\n"), "{text}");
+    assert!(text.starts_with("space[1, :, :]\n"), "{text}");
     let text = printed(dir.path(), &["log.h5", "line"]);
     assert!(text.contains('*') && text.contains("0 to 9"), "{text}");
     let text = printed(dir.path(), &["log.h5", "line[1]"]);
-    assert_eq!(text, "/line[1]\n9\n");
+    assert_eq!(text, "line[1]\n9\n");
 }
 
 /// The output of a command in a terminal, as util-linux's `script` gives it.
@@ -214,7 +214,7 @@ fn an_image_has_the_colours_of_the_numbers() {
         "{text}"
     );
     assert!(
-        text.contains("<title>/line</title>") && text.contains("dimension 0"),
+        text.contains("<title>line</title>") && text.contains("dimension 0"),
         "{text}"
     );
 }
