@@ -15,8 +15,8 @@ use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::scan_server::Served;
 use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{
-    check, compact, doctor, examples, export, follow, inspect, ls, pages, recover, report, settle,
-    shared,
+    check, compact, doctor, examples, export, follow, inspect, ls, pages, plot, recover, report,
+    settle, shared,
 };
 use h5logfs_log::scan::LAYOUT_OPTIONS;
 
@@ -44,6 +44,7 @@ enum Command {
     Check(check::CheckArgs),
     Doctor(doctor::DoctorArgs),
     Report(report::ReportArgs),
+    Plot(plot::PlotArgs),
     Recover(recover::RecoverArgs),
     Settle(settle::SettleArgs),
     #[command(hide = true)]
@@ -213,6 +214,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Compact(args) => with_log(|| compact::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),
         Command::Report(args) => with_log(|| report::run(args)),
+        Command::Plot(args) => with_log(|| plot::run(args)),
         Command::Recover(args) => with_log(|| recover::run(args)),
         Command::Settle(args) => with_log(|| settle::run(args)),
         Command::Pages(args) => pages::run(args, command_line()),

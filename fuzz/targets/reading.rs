@@ -89,7 +89,7 @@ fn query_dataset(view: &View, number: usize) {
     }
     if grid.len() <= MOST_CHUNKS {
         let mut faults = 0;
-        view.inspection().check_dataset(number, &mut |_| {
+        view.inspection().check_dataset(number, &|_| (), &mut |_| {
             faults += 1;
             if faults < 4 {
                 ControlFlow::Continue(())

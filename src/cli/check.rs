@@ -9,7 +9,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::called::Called;
+use super::colour::Colour;
 use super::output::{Output, fail_with_last};
+use super::progress::Progress;
 use super::unclosed::Unclosed;
 use super::{IsView, LogScanner, ViewArgs, logs};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
@@ -138,24 +140,25 @@ impl Report {
         for fault in &self.faults {
             writeln!(out, "{fault}")?;
         }
-        match self.faults.len() {
-            0 if self.unflushed.is_some() => {
-                writeln!(
-                    out,
-                    "{file}: good up to its last flush; later data are not flushed"
-                )
-            }
-            0 => writeln!(out, "{file}: good"),
-            1 => writeln!(out, "{file}: 1 fault"),
-            n => writeln!(out, "{file}: {n} faults"),
-        }
+        let (colour, verdict) = match self.faults.len() {
+            0 if self.unflushed.is_some() => (
+                Colour::Notice,
+                "good up to its last flush; later data are not flushed".to_owned(),
+            ),
+            0 => (Colour::Good, "good".to_owned()),
+            1 => (Colour::Bad, "1 fault".to_owned()),
+            n => (Colour::Bad, format!("{n} faults")),
+        };
+        out.painted(&[(None, file), (None, ": "), (Some(colour), &verdict)])
     }
 }
 
 fn check(view: &View, called: &Called) -> Vec<String> {
     let mut faults = check_log(view, called);
     let datasets = 0..view.snapshot().datasets.len();
-    faults.extend(datasets.flat_map(|number| check_dataset(view, number, called)));
+    let progress = Progress::new("h5logfs check", view.len());
+    let seen = |at| progress.set_position(at);
+    faults.extend(datasets.flat_map(|number| check_dataset(view, number, called, &seen)));
     view.inspection().check_flat(&mut |e| {
         faults.push(called.error(e).to_string());
         if faults.len() < MOST_FAULTS {
@@ -164,6 +167,7 @@ fn check(view: &View, called: &Called) -> Vec<String> {
             ControlFlow::Break(())
         }
     });
+    progress.finish();
     faults
 }
 
@@ -183,7 +187,7 @@ fn check_log(view: &View, called: &Called) -> Vec<String> {
 }
 
 /// Faults of one dataset, chunk by chunk. A fault of the whole dataset is reported once.
-fn check_dataset(view: &View, number: usize, called: &Called) -> Vec<String> {
+fn check_dataset(view: &View, number: usize, called: &Called, seen: &dyn Fn(u64)) -> Vec<String> {
     let dataset = &view.snapshot().datasets[number];
     let path = called.path(&view.path());
     let about = || format!("{}: dataset {}", path.display(), dataset.name);
@@ -195,7 +199,7 @@ fn check_dataset(view: &View, number: usize, called: &Called) -> Vec<String> {
         return diagnostics.map(|d| format!("{}: {d}", about())).collect();
     }
     let mut faults = Vec::new();
-    view.inspection().check_dataset(number, &mut |e| {
+    view.inspection().check_dataset(number, seen, &mut |e| {
         faults.push(called.error(e).to_string());
         if faults.len() < MOST_FAULTS {
             ControlFlow::Continue(())

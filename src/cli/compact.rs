@@ -11,8 +11,9 @@ use clap::Args;
 
 use super::missing::{LossArgs, Made};
 use super::output::Output;
+use super::progress::{Progress, Summary};
 use super::target::{FromTo, Unordered};
-use super::{Scanned, ViewArgs, called, progress};
+use super::{Scanned, ViewArgs, called, log_bytes};
 use h5logfs_common::parallel;
 use h5logfs_convert::compact::metadata::Metadata;
 use h5logfs_convert::compact::sequence::Compacted;
@@ -102,9 +103,11 @@ pub fn run(args: CompactArgs) -> Result<()> {
     let scanner = args.view.scanner()?;
     let scans = args.scans(|choice| scanner.scan(&args.paths.file, choice))?;
     let source = args.source(scans)?;
+    let summary = Summary::begin(log_bytes(&source.view));
     let written = target.create_unordered().and_then(|output| {
         let compacted = write(&args, &source, &output)?;
         output.finish(compacted.file.len)?;
+        summary.print(&target.name(), compacted.file.len);
         Ok(compacted.left_out)
     });
     let written = written.map_err(|e| called(&args.paths.file, e));
@@ -154,16 +157,16 @@ fn write(args: &CompactArgs, source: &Source, output: &Unordered<'_>) -> Result<
     let jobs = args
         .jobs
         .map_or_else(parallel::cores, |jobs| jobs.get().into());
-    let bar = progress::bytes(source.total());
+    let bar = Progress::new("h5logfs compact", source.total());
     let file = output.file();
     let compacted = threads::write(source, file, jobs, &|done| bar.set_position(done))?;
-    bar.finish_and_clear();
+    bar.finish();
     if args.verify {
-        let bar = progress::bytes(source.total());
+        let bar = Progress::new("h5logfs compact", source.total());
         verify(source, file, &compacted, jobs, &|done| {
             bar.set_position(done)
         })?;
-        bar.finish_and_clear();
+        bar.finish();
     }
     Ok(compacted)
 }

@@ -16,7 +16,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// Examples by command.
-const EXAMPLES: [(&str, &[Example]); 16] = [
+const EXAMPLES: [(&str, &[Example]); 17] = [
     (
         "mount",
         &[
@@ -157,6 +157,23 @@ const EXAMPLES: [(&str, &[Example]); 16] = [
             example(
                 "A page about the progress of a running job, until the log is closed:",
                 "h5logfs report --watch steps.h5 -o steps.html",
+            ),
+        ],
+    ),
+    (
+        "plot",
+        &[
+            example(
+                "A dataset in the terminal; of three dimensions its last step:",
+                "h5logfs plot steps.h5 field",
+            ),
+            example(
+                "A part of it, as an image for a talk:",
+                "h5logfs plot steps.h5 'field[0,:,::2]' -o field.png",
+            ),
+            example(
+                "Two images with the same colours:",
+                "h5logfs plot steps.h5 'field[0]' --range 0,1 -o 0.svg && h5logfs plot steps.h5 'field[1]' --range 0,1 -o 1.svg",
             ),
         ],
     ),

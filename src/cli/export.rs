@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::missing::{LossArgs, Made};
+use super::progress::{Progress, Summary};
 use super::target::{FromTo, Output};
-use super::{ViewArgs, called, progress};
+use super::{ViewArgs, called, log_bytes};
 use h5logfs_log::scan::Choice;
 use h5logfs_view::View;
 use h5logfs_view::cache::Budget;
@@ -42,12 +43,14 @@ pub fn run(args: ExportArgs) -> Result<()> {
     let log = scanner.scan(&args.paths.file, Choice::default())?;
     let budget = Arc::clone(&log.budget);
     let view = log.open()?;
+    let summary = Summary::begin(log_bytes(&view));
     let written = target.create().and_then(|mut output| {
         write(&view, &budget, &mut output)?;
         output.finish()
     });
     let written = written.map_err(|e| called(&args.paths.file, e));
     written.with_context(|| format!("cannot write {}", target.name()))?;
+    summary.print(&target.name(), view.len());
     let made = Made {
         log: &args.paths.file,
         snapshot: view.snapshot(),
@@ -62,7 +65,7 @@ fn write(view: &View, budget: &Budget, out: &mut Output) -> Result<()> {
     if (0..view.snapshot().datasets.len()).any(|number| view.holes().is_sparse(number)) {
         out.make_long(view.len())?;
     }
-    let progress = progress::bytes(view.len());
+    let progress = Progress::new("h5logfs export", view.len());
     let mut buf = vec![0; STEP as usize];
     let mut at = 0;
     while at < view.len() {
@@ -83,6 +86,6 @@ fn write(view: &View, budget: &Budget, out: &mut Output) -> Result<()> {
             progress.set_position(at);
         }
     }
-    progress.finish_and_clear();
+    progress.finish();
     Ok(())
 }

@@ -16,6 +16,7 @@ use rustix::fs::OFlags;
 use serde::{Serialize, Serializer};
 
 use super::ViewArgs;
+use super::colour::Colour;
 use super::logs::joined_of;
 use super::output::{Output, fail_with_last, percent};
 use super::parts::Parts;
@@ -427,6 +428,15 @@ impl State {
         }
     }
 
+    fn colour(self) -> Option<Colour> {
+        match self {
+            State::Unreadable => Some(Colour::Bad),
+            State::Left | State::Unclosed => Some(Colour::Notice),
+            State::Running => Some(Colour::Good),
+            State::Closed | State::PlainHdf5 | State::NoLog => None,
+        }
+    }
+
     pub fn words(self) -> &'static str {
         match self {
             State::Unreadable => "unreadable",
@@ -554,14 +564,15 @@ fn print(rows: &[Row], out: &mut Output<impl Write>) -> io::Result<()> {
         writeln!(out, "{head}")?;
     }
     for (row, line) in rows.iter().zip(lines) {
-        writeln!(out, "{line}")?;
+        let (state, rest) = line.split_at(row.state.words().len().min(line.len()));
+        out.painted(&[(row.state.colour(), state), (None, rest)])?;
         for fault in row
             .fault
             .iter()
             .chain(&row.further_faults)
             .take(MOST_FAULTS)
         {
-            writeln!(out, "    {fault}")?;
+            out.painted(&[(None, "    "), (Some(Colour::Bad), fault)])?;
         }
         if row.further_faults.len() >= MOST_FAULTS {
             let more = row.further_faults.len() + 1 - MOST_FAULTS;

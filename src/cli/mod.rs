@@ -2,6 +2,7 @@
 
 mod called;
 pub mod check;
+mod colour;
 pub mod compact;
 pub mod config;
 pub mod doctor;
@@ -14,9 +15,12 @@ mod logs;
 pub mod ls;
 pub mod missing;
 pub mod mount;
+mod objects;
 pub mod output;
 pub mod pages;
 mod parts;
+mod picture;
+pub mod plot;
 mod progress;
 pub mod recover;
 pub mod report;
@@ -29,6 +33,7 @@ mod table;
 mod target;
 mod unclosed;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -40,8 +45,11 @@ use clap::Args;
 
 use crate::fs::shown::ShownFile;
 use called::Called;
+use h5logfs_arrays::Log;
+use h5logfs_catalog::direct::OpenLog;
+use h5logfs_catalog::index_dir::IndexDir;
 use h5logfs_catalog::lookup;
-use h5logfs_catalog::options::{parse_chunking, parse_size};
+use h5logfs_catalog::options::{ReadOptions, parse_chunking, parse_size};
 use h5logfs_catalog::workers::{self, Workers};
 use h5logfs_common::error::Error;
 use h5logfs_convert::error::Error as ConvertError;
@@ -51,6 +59,7 @@ use h5logfs_log::log_dir;
 use h5logfs_log::scan::{Choice, Chunking, LAYOUT_OPTIONS, ListingScans, Scanner, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 
@@ -180,6 +189,26 @@ struct LogScanner<'a> {
     scanner: Box<dyn Scanner>,
 }
 
+/// Whether a file is no log at all.
+fn is_not_a_log(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::NotALog { .. }))
+}
+
+/// Bytes of the files of a log.
+fn log_bytes(view: &View) -> u64 {
+    let sources = view.snapshot().sources.iter();
+    // Several sources may lie in one file.
+    let files: BTreeMap<_, u64> = sources
+        .map(|source| {
+            let file = source.identity;
+            ((file.device, file.inode), file.size)
+        })
+        .collect();
+    files
+        .values()
+        .fold(0, |sum, size| sum.saturating_add(*size))
+}
+
 impl LogScanner<'_> {
     /// Lets scans of files in one directory share processes, until the returned value is dropped.
     fn listing(&self) -> ListingScans<'_> {
@@ -189,6 +218,32 @@ impl LogScanner<'_> {
     /// Opens the view of one log file.
     fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
         with_log_file(file, || self.scan_log(file, Choice::default())?.open())
+    }
+
+    /// Opens the view of one log file, or of a plain HDF5 file, whose bytes it shows as they are. What a mount shows is such a
+    /// file, too.
+    fn open_any(&self, file: &Path) -> anyhow::Result<Arc<View>> {
+        match self.open(file) {
+            Err(error) if is_not_a_log(&error) || error.is::<IsView>() => {
+                self.open_plain(file).map_err(|_| error)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens a plain HDF5 file.
+    fn open_plain(&self, file: &Path) -> anyhow::Result<Arc<View>> {
+        let (dir, name) = log_dir::walk_to(file)?;
+        let source = SourceFile::open(&dir, &name)?;
+        let snapshot = lookup::unscanned::whole(SourcePath::below(&name), &source)?;
+        let budget = Arc::new(Budget::new(self.args.memory()));
+        Ok(View::open(&dir, snapshot, budget, None)?)
+    }
+
+    /// The arrays of a view that this scanner has opened.
+    fn arrays(&self, view: &Arc<View>) -> anyhow::Result<Log> {
+        let open = OpenLog::of_view(Arc::clone(view), &self.args.read_options()?);
+        Ok(Log::of(Arc::new(open))?)
     }
 
     /// Scans one log file, or a part of its objects.
@@ -303,6 +358,17 @@ impl ViewArgs {
             metadata: self.index_memory,
             ..workers::Limits::of(THIS_PROGRAM.into(), 1)
         }
+    }
+
+    /// The options with which sources of virtual datasets are opened.
+    fn read_options(&self) -> anyhow::Result<ReadOptions> {
+        Ok(ReadOptions {
+            memory: self.memory(),
+            settings: self.settings()?,
+            scans: self.scan_limits(),
+            index_dir: IndexDir::None,
+            index_dir_size: 0,
+        })
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {

@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use super::colour::{self, Colour};
 use super::config::ConfigErrors;
 
 /// Whether a character neither ends a line, controls a terminal, changes the order of text, nor hides.
@@ -34,34 +35,57 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// The output of a command, line by line.
-pub struct Output<W>(W);
+pub struct Output<W> {
+    to: W,
+    /// Whether words may have colours.
+    is_coloured: bool,
+}
 
 impl Output<io::StdoutLock<'static>> {
     pub fn stdout() -> Self {
-        Output(io::stdout().lock())
+        let is_terminal = io::stdout().is_terminal();
+        Output {
+            to: io::stdout().lock(),
+            is_coloured: colour::is_wanted(is_terminal),
+        }
     }
 }
 
 impl<W: Write> Output<W> {
     /// Output to another writer than standard output.
     pub fn to(writer: W) -> Self {
-        Output(writer)
+        Output {
+            to: writer,
+            is_coloured: false,
+        }
+    }
+
+    /// Prints one line of several parts, some of them in a colour.
+    pub fn painted(&mut self, parts: &[(Option<Colour>, &str)]) -> io::Result<()> {
+        for (colour, text) in parts {
+            let text = plain(text);
+            match colour.filter(|_| self.is_coloured) {
+                Some(colour) => self.to.write_all(colour.paint(&text).as_bytes())?,
+                None => self.to.write_all(text.as_bytes())?,
+            }
+        }
+        writeln!(self.to)
     }
 
     /// Prints one line, for `writeln!`.
     pub fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
         let line = line.to_string();
         let line = line.strip_suffix('\n').unwrap_or(&line);
-        writeln!(self.0, "{}", plain(line))
+        writeln!(self.to, "{}", plain(line))
     }
 
     pub fn blank_line(&mut self) -> io::Result<()> {
-        writeln!(self.0)
+        writeln!(self.to)
     }
 
     pub fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         writeln!(
-            self.0,
+            self.to,
             "{}",
             plain_json(&serde_json::to_string_pretty(value)?)
         )
@@ -69,7 +93,7 @@ impl<W: Write> Output<W> {
 
     /// Prints a value as one line of JSON.
     pub fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        writeln!(self.0, "{}", plain_json(&serde_json::to_string(value)?))
+        writeln!(self.to, "{}", plain_json(&serde_json::to_string(value)?))
     }
 
     /// Prints a JSON array, one item a line.
@@ -81,10 +105,10 @@ impl<W: Write> Output<W> {
         let mut end = "[]";
         for item in items {
             let item = serde_json::to_string(&item?).map_err(io::Error::from)?;
-            write!(self.0, "{before}{}", plain_json(&item))?;
+            write!(self.to, "{before}{}", plain_json(&item))?;
             (before, end) = (",\n", "\n]");
         }
-        Ok(writeln!(self.0, "{end}")?)
+        Ok(writeln!(self.to, "{end}")?)
     }
 }
 
@@ -177,23 +201,39 @@ mod tests {
 
     #[test]
     fn a_line_is_a_line() {
-        let mut out = Output(Vec::new());
+        let mut out = Output::to(Vec::new());
         writeln!(out, "{HOSTILE}").unwrap();
         write!(out, "end").unwrap();
-        let text = String::from_utf8(out.0).unwrap();
+        let text = String::from_utf8(out.to).unwrap();
         assert_eq!(text.lines().count(), 2);
         assert!(text.ends_with("end\n"));
     }
 
     #[test]
+    fn colours_surround_plain_words() {
+        let parts = [(Some(Colour::Bad), "a\u{1b}[2J"), (None, ": b")];
+        for (is_coloured, expected) in [
+            (true, "\u{1b}[31ma\\u{1b}[2J\u{1b}[0m: b\n"),
+            (false, "a\\u{1b}[2J: b\n"),
+        ] {
+            let mut out = Output {
+                to: Vec::new(),
+                is_coloured,
+            };
+            out.painted(&parts).unwrap();
+            assert_eq!(String::from_utf8(out.to).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn json_is_plain_and_means_the_same() {
-        let mut out = Output(Vec::new());
+        let mut out = Output::to(Vec::new());
         out.json(&[HOSTILE]).unwrap();
         let items = [HOSTILE, "plain"].map(Ok::<_, io::Error>);
         out.json_array(items.into_iter()).unwrap();
         out.json_array(std::iter::empty::<io::Result<&str>>())
             .unwrap();
-        let text = String::from_utf8(out.0).unwrap();
+        let text = String::from_utf8(out.to).unwrap();
         assert!(text.chars().all(|c| c == '\n' || is_plain(c)), "{text}");
         let values = serde_json::Deserializer::from_str(&text).into_iter::<Vec<String>>();
         let values: Vec<_> = values.map(Result::unwrap).collect();

@@ -9,8 +9,9 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use super::output::{Output, fail_with_last};
+use super::progress::{Progress, Summary};
 use super::rights::with_owners_rights;
-use super::{LogScanner, ViewArgs, progress, with_log_file};
+use super::{LogScanner, ViewArgs, log_bytes, with_log_file};
 use h5logfs_common::parallel::cores;
 use h5logfs_convert::settle::{self, Held, How, Intent, Plan, Ready};
 use h5logfs_view::View;
@@ -88,15 +89,17 @@ fn settle(file: &Path, scanner: &LogScanner<'_>, out: &mut Output<impl Write>) -
     }
     let plan = ready.plan();
     let (in_place, appended) = (plan.in_place(), plan.appended());
-    let progress = progress::bytes(plan.bytes());
+    let summary = Summary::begin(log_bytes(ready.view()));
+    let progress = Progress::new("h5logfs settle", plan.bytes());
     let settled = ready.settle(&|done| progress.set_position(done))?;
-    progress.finish_and_clear();
+    progress.finish();
     writeln!(
         out,
         "{}: settled: {in_place} chunks stay where they lie, {appended} were appended; it has grown by {}",
         file.display(),
         BinaryBytes(settled.after - settled.before),
     )?;
+    summary.print(&file.display().to_string(), settled.after);
     Ok(())
 }
 

@@ -333,7 +333,7 @@ fn touch(view: &View) {
         }
         if view.len() < 1 << 24 {
             view.inspection()
-                .check_dataset(number, &mut |_| ControlFlow::Continue(()));
+                .check_dataset(number, &|_| (), &mut |_| ControlFlow::Continue(()));
         }
     }
 }

@@ -587,6 +587,7 @@ const CRATES: [(&str, &[&str]); 22] = [
             "h5logfs-objects",
             "h5logfs-view",
             "h5logfs-catalog",
+            "h5logfs-arrays",
             "h5logfs-scan",
             "h5logfs-convert",
             "h5logfs-output",

@@ -26,6 +26,7 @@ mod namespaces;
 mod netcdf;
 mod passthrough;
 mod permissions;
+mod plot;
 mod recover;
 mod report;
 mod scorpio_names;

@@ -255,20 +255,20 @@ impl Dataset {
             ));
         };
         match to.kind {
-            NumberType::I8 => self.read_numbers::<i8>(to, selection, reading, out),
-            NumberType::U8 => self.read_numbers::<u8>(to, selection, reading, out),
-            NumberType::I16 => self.read_numbers::<i16>(to, selection, reading, out),
-            NumberType::U16 => self.read_numbers::<u16>(to, selection, reading, out),
-            NumberType::I32 => self.read_numbers::<i32>(to, selection, reading, out),
-            NumberType::U32 => self.read_numbers::<u32>(to, selection, reading, out),
-            NumberType::I64 => self.read_numbers::<i64>(to, selection, reading, out),
-            NumberType::U64 => self.read_numbers::<u64>(to, selection, reading, out),
-            NumberType::F32 => self.read_numbers::<f32>(to, selection, reading, out),
-            NumberType::F64 => self.read_numbers::<f64>(to, selection, reading, out),
+            NumberType::I8 => self.read_converted::<i8>(to, selection, reading, out),
+            NumberType::U8 => self.read_converted::<u8>(to, selection, reading, out),
+            NumberType::I16 => self.read_converted::<i16>(to, selection, reading, out),
+            NumberType::U16 => self.read_converted::<u16>(to, selection, reading, out),
+            NumberType::I32 => self.read_converted::<i32>(to, selection, reading, out),
+            NumberType::U32 => self.read_converted::<u32>(to, selection, reading, out),
+            NumberType::I64 => self.read_converted::<i64>(to, selection, reading, out),
+            NumberType::U64 => self.read_converted::<u64>(to, selection, reading, out),
+            NumberType::F32 => self.read_converted::<f32>(to, selection, reading, out),
+            NumberType::F64 => self.read_converted::<f64>(to, selection, reading, out),
         }
     }
 
-    fn read_numbers<T: Element>(
+    fn read_converted<T: Element>(
         &self,
         format: NumberFormat,
         selection: &Selection,
@@ -348,6 +348,67 @@ impl Dataset {
         };
         view.indexes().keep(&task);
         done
+    }
+
+    /// The sides of what any read has to decode as a whole: of a chunk with filters, or with blocks that went through an
+    /// operator. `None` where a read takes just the elements asked for.
+    pub(crate) fn decoded_at_once(&self) -> Result<Option<Vec<u64>>> {
+        let mut sides = None;
+        self.with_source(|elements| {
+            sides = elements.is_whole.then(|| elements.chunk.clone());
+            Ok(())
+        })?;
+        Ok(sides)
+    }
+
+    /// The largest index of the first dimension at which something is written; `None` where nothing is, and for a
+    /// scalar. Where the file does not tell, this is the last index.
+    pub fn last_written(&self) -> Result<Option<u64>> {
+        let Some(last) = self.dims.first().and_then(|side| side.checked_sub(1)) else {
+            return Ok(None);
+        };
+        let _inside = self.log.enter()?;
+        let view = self.log.open.view();
+        let number = self.log.number(self.address);
+        let logged = number.filter(|number| {
+            let dataset = view.snapshot().datasets.get(*number);
+            dataset.is_some_and(|dataset| dataset.logged().is_some())
+        });
+        if let Some(number) = logged {
+            let index = view.indexes().of(number)?;
+            let mut from = Bounds {
+                start: vec![0; self.dims.len()],
+                end: self.dims.clone(),
+            };
+            if !index.is_touched(&from) {
+                return Ok(None);
+            }
+            // Something lies at `low` or behind it, and nothing at `high` or behind it.
+            let (mut low, mut high) = (0, last + 1);
+            while high - low > 1 {
+                let middle = low + (high - low) / 2;
+                from.start[0] = middle;
+                if index.is_touched(&from) {
+                    low = middle;
+                } else {
+                    high = middle;
+                }
+            }
+            return Ok(Some(low));
+        }
+        if number.is_some() || self.made_of.is_some() {
+            return Ok(Some(last));
+        }
+        Ok(match self.reader()?.stored {
+            Stored::Nowhere => None,
+            Stored::Chunks(chunks) => chunks.found.last().map(|chunk| {
+                let origin = chunks.origin(chunk.number, &self.dims);
+                let side = chunks.sides.first().copied().unwrap_or(1);
+                let behind = origin.first().copied().unwrap_or(0).saturating_add(side);
+                behind.saturating_sub(1).min(last)
+            }),
+            Stored::Here(_) | Stored::Piece { .. } => Some(last),
+        })
     }
 
     /// A reader for elements that the snapshot does not have.
@@ -513,7 +574,7 @@ impl<S: Source, C: Fn(&[u8], &mut [u8]) + Sync> Source for Converted<'_, S, C> {
 }
 
 /// The number format of elements with a Rust type; `None` for others.
-fn number_format(datatype: &Datatype) -> Option<NumberFormat> {
+pub(crate) fn number_format(datatype: &Datatype) -> Option<NumberFormat> {
     let (kind, big_endian) = match (&datatype.class, datatype.size) {
         (Class::Enumeration { base, .. }, _) => return number_format(base),
         _ if !datatype.is_plain_number() => return None,

@@ -11,7 +11,9 @@
 //!   threads. `points` reads single elements.
 //! * `dataset::virtuals`: datasets whose elements lie in other datasets.
 //! * `placed`: the places of chunks in the files of the log, for other readers of these files.
-//! * `element`: Rust number types, and conversions to them.
+//! * `element`: Rust number types, and conversions to them. `numbers`: elements of any number type as `f64`.
+//! * [`slices`]: selections as numpy writes them. [`thinned`]: a few cells of a dataset, for a picture. [`scales`]: names
+//!   and coordinates of dimensions.
 //!
 //! The bytes come from [`Hyperslabs`](h5logfs_view::Hyperslabs), as the bytes of a mount come from the view.
 
@@ -20,12 +22,16 @@
 mod dataset;
 mod element;
 mod log;
+mod numbers;
 mod parts;
 mod placed;
 mod points;
 mod reading;
+pub mod scales;
 mod selection;
+pub mod slices;
 mod stored;
+pub mod thinned;
 
 pub use dataset::Dataset;
 pub use element::Element;

@@ -19,7 +19,7 @@ const PART: u64 = 1 << 20;
 const LARGE_PART: u64 = 32 << 20;
 
 /// Unused bytes that are read rather than split a read in two.
-const GAP: u64 = 16 << 10;
+pub(crate) const GAP: u64 = 16 << 10;
 
 /// The properties of a dataset that determine the parts.
 #[derive(Debug, Clone, Copy)]

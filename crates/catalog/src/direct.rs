@@ -109,6 +109,19 @@ struct Held {
 }
 
 impl OpenLog {
+    /// A log whose view this process has opened in another way. `options`: for files to which its datasets lead.
+    pub fn of_view(view: Arc<View>, options: &ReadOptions) -> Self {
+        OpenLog {
+            remembered: None,
+            state: State::of(&view, options),
+            options: Box::new(options.clone()),
+            held: Some(Held {
+                view,
+                shared: shared::of(options.memory),
+            }),
+        }
+    }
+
     /// The canonical file. A caller that does more than look at its metadata calls [`OpenLog::enter`] first.
     pub fn view(&self) -> &Arc<View> {
         match &self.held {
@@ -203,12 +216,7 @@ pub fn open_any(path: &Path, options: &ReadOptions) -> Result<OpenLog> {
     let snapshot = unscanned::whole(SourcePath::below(&relative), &file)?;
     let shared = shared::of(options.memory);
     let view = View::open(&dir, snapshot, Arc::clone(&shared.budget), None)?;
-    Ok(OpenLog {
-        remembered: None,
-        state: State::of(&view, options),
-        options: Box::new(options.clone()),
-        held: Some(Held { view, shared }),
-    })
+    Ok(OpenLog::of_view(view, options))
 }
 
 /// The sets of files in a directory: the name of the file that each makes up, and the names of its members. Each of these

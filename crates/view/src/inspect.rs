@@ -121,10 +121,16 @@ impl<'a> Inspection<'a> {
     }
 
     /// Reads all data of a dataset in the log, and passes each error to `report` until that breaks off. For a logged
-    /// dataset this makes each chunk that some record touches.
-    pub fn check_dataset(self, number: usize, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
+    /// dataset this makes each chunk that some record touches. `seen` gets the offset in the canonical file up to which
+    /// all was read.
+    pub fn check_dataset(
+        self,
+        number: usize,
+        seen: &dyn Fn(u64),
+        report: &mut impl FnMut(Error) -> ControlFlow<()>,
+    ) {
         let checked = match self.view.snapshot.datasets[number].content {
-            Content::Logged { .. } => self.check_chunks(number, report),
+            Content::Logged { .. } => self.check_chunks(number, seen, report),
             Content::Extent { len, .. } => self.check_contiguous(number, len),
             Content::Unreadable(_) => self
                 .view
@@ -161,9 +167,17 @@ impl<'a> Inspection<'a> {
     fn check_chunks(
         self,
         number: usize,
+        seen: &dyn Fn(u64),
         report: &mut impl FnMut(Error) -> ControlFlow<()>,
     ) -> Result<()> {
+        let place = &self.view.map.datasets[number];
         for chunk in self.view.holes().touched(number, 0)? {
+            seen(
+                self.view
+                    .snapshot
+                    .user_block
+                    .saturating_add(place.chunk_address(chunk)),
+            );
             if let Err(e) = self
                 .view
                 .chunks()

@@ -19,8 +19,9 @@ use tempfile::NamedTempFile;
 use super::watch::Watch;
 use super::{CompactArgs, count, report};
 use crate::cli::examples;
+use crate::cli::log_bytes;
 use crate::cli::missing::{LostData, Made};
-use crate::cli::progress::Lines;
+use crate::cli::progress::{Lines, Summary};
 use crate::cli::shared;
 use crate::cli::target::{NewFile, TemporaryName, open_made};
 use crate::cli::{LogScanner, Scanned};
@@ -81,8 +82,12 @@ pub fn run(args: &JobArgs, ranks: &Ranks) -> Result<Result<(), LostData>, JobErr
     let place = job.place()?;
     let source = job.source()?;
     let name = args.paths.out().display().to_string();
+    let summary = Summary::begin(log_bytes(&source.view));
     let written = job.write(&source, place.as_ref());
     let compacted = written.map_err(|e| e.about(format!("cannot write {name}")))?;
+    if let Some(compacted) = &compacted {
+        summary.print(&name, compacted.file.len);
+    }
     let left_out = compacted.map_or_else(Vec::new, |compacted| compacted.left_out);
     ranks.led(report(&left_out))?;
     // All ranks have the snapshot of the first one.

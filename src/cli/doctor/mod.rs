@@ -27,6 +27,7 @@ use clap::Args;
 use h5logfs_catalog::direct::program_beside;
 use h5logfs_catalog::options::ReadOptions;
 
+use super::colour::Colour;
 use super::output::{Output, counted};
 use super::suggest::did_you_mean;
 use probe::Probed;
@@ -240,16 +241,21 @@ struct Report {
 
 impl Report {
     fn good(&mut self, line: impl Display) -> io::Result<()> {
-        writeln!(self.out, "good: {line}")
+        self.line(Colour::Good, "good", line)
     }
 
     fn note(&mut self, line: impl Display) -> io::Result<()> {
-        writeln!(self.out, "note: {line}")
+        self.line(Colour::Notice, "note", line)
     }
 
     fn bad(&mut self, line: impl Display) -> io::Result<()> {
         self.bad += 1;
-        writeln!(self.out, "bad: {line}")
+        self.line(Colour::Bad, "bad", line)
+    }
+
+    fn line(&mut self, colour: Colour, word: &str, line: impl Display) -> io::Result<()> {
+        self.out
+            .painted(&[(Some(colour), word), (None, &format!(": {line}"))])
     }
 
     /// Checks the program that plug-ins start to scan and to close logs.

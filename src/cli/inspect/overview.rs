@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use indicatif::BinaryBytes;
 
 use super::report::{DatasetReport, Report};
+use crate::cli::colour::Colour;
 use crate::cli::output::{Output, percent, plain};
 use crate::cli::table::{self, number, or_dash, text};
 
@@ -104,7 +105,7 @@ fn print_lines(lines: &[Line<'_>], out: &mut Output<impl Write>) -> io::Result<(
     for (line, text) in lines.iter().zip(texts) {
         writeln!(out, "{text}")?;
         for fault in line.faults {
-            writeln!(out, "    fault: {fault}")?;
+            out.painted(&[(Some(Colour::Bad), "    fault: "), (None, fault)])?;
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::objects;
 use crate::cli::called::Called;
+use crate::cli::colour::Colour;
 use crate::cli::logs;
 use crate::cli::output::{Output, counted, percent};
 use crate::cli::parts::Parts;
@@ -198,16 +199,19 @@ impl Report {
             }
         }
         for loss in &self.losses {
-            writeln!(out, "  missing: {loss}")?;
+            out.painted(&[(Some(Colour::Bad), "  missing: "), (None, loss)])?;
         }
         for warning in &self.warnings {
             writeln!(out, "  note: {warning}")?;
         }
         if let Some(unclosed) = &self.unclosed {
-            writeln!(out, "  note: {unclosed}")?;
+            out.painted(&[
+                (Some(Colour::Notice), "  note: "),
+                (None, &unclosed.to_string()),
+            ])?;
         }
         for complaint in &self.complaints {
-            writeln!(out, "  fault: {complaint}")?;
+            out.painted(&[(Some(Colour::Bad), "  fault: "), (None, complaint)])?;
         }
         Ok(())
     }

@@ -1,12 +1,15 @@
-//! `h5logfs report`: a page about logs for a browser, with pictures of the written elements.
+//! `h5logfs report`: a page about logs for a browser, with pictures of the data and of the written elements.
 //!
-//! * `page`: the page. `words`: its text and numbers. `svg`: its pictures.
+//! * `page`: the page. `words`: its text and numbers. `gallery`: pictures of the data. `svg`: those of what is written.
 
+mod gallery;
 mod page;
 mod svg;
 mod words;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,19 +22,23 @@ use super::follow::is_no_log;
 use super::ls::{State, last_write};
 use super::output::fail_with_last;
 use super::parts::Parts;
+use super::picture::Pictures;
 use super::target::{STDOUT, Target, TargetRequest, originals};
 use super::unclosed::Unclosed;
-use super::{LogScanner, ViewArgs, called, logs};
+use super::{LogScanner, ViewArgs, called, logs, objects};
+use gallery::{Allowance, Data};
+use h5logfs_arrays::{Log, Object};
 use h5logfs_catalog::changes::{self, Changes, FollowedState, Plain};
 use h5logfs_catalog::lookup::overwrite::Originals;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_hdf5_format::{DatasetInfo, Layout};
 use h5logfs_log::origins::Timeline;
 use h5logfs_log::scan::Settings;
 use h5logfs_log::snapshot::{Content, Dataset, Storage};
 use h5logfs_view::View;
 use h5logfs_view::coverage::{CoverageMap, Wanted};
 
-pub use words::{bytes, shape};
+pub use words::{Text, bytes, shape};
 
 /// Shortest time between two pages of `--watch`, and its least multiple of the time to make a page.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
@@ -46,14 +53,18 @@ const CELLS_OF_FILE: usize = 160_000;
 const FEWEST_CELLS: usize = 400;
 /// Most flushes and ranks that a timeline shows individually.
 const MOST_FLUSHES: usize = 120;
+/// With more datasets than this, wholly written ones have neither maps nor sizes of records, which take some KB each.
+const SEVERAL_DATASETS: usize = 100;
+/// With more datasets than this, datasets fully described by their row have no details at all.
+const MANY_DATASETS: usize = 1000;
 const MOST_RANKS: usize = 64;
 
-/// Make an HTML page about logs: what is written of each dataset, by which flush and rank
+/// Make an HTML page about logs: pictures of the data, and the written parts of each dataset, by flush and rank
 #[derive(Debug, Clone, Args)]
 // Here -o names the output file.
 #[command(mut_arg("options", |options| options.short(None)))]
 pub struct ReportArgs {
-    /// The log files; or directories, for the logs in them
+    /// The log files, or any HDF5 files; or directories, for the logs in them
     #[arg(value_name = "DIR|FILE", required = true)]
     pub files: Vec<PathBuf>,
 
@@ -239,11 +250,14 @@ struct DatasetReport {
     /// Number of chunks.
     chunks: u64,
     content: DatasetContent,
+    data: Data,
 }
 
 enum DatasetContent {
     Logged(Box<CoverageMap>),
     NotLogged,
+    /// The file has the elements as its metadata say.
+    InFile,
     Unreadable(String),
 }
 
@@ -278,16 +292,22 @@ impl FileReport {
     }
 
     fn of(file: &Path, args: &ReportArgs, scanner: &LogScanner<'_>) -> Self {
-        let view = scanner.open(file);
+        // A watched log that becomes a plain file keeps its page.
+        let view = if args.watch {
+            scanner.open(file)
+        } else {
+            scanner.open_any(file)
+        };
+        let report = |view: Arc<View>| LogReport::of(file, &view, args, &scanner.arrays(&view)?);
         FileReport {
             name: file.display().to_string(),
-            content: view.and_then(|view| LogReport::of(file, &view, args)),
+            content: view.and_then(report),
         }
     }
 }
 
 impl LogReport {
-    fn of(file: &Path, view: &View, args: &ReportArgs) -> Result<Self> {
+    fn of(file: &Path, view: &View, args: &ReportArgs, log: &Log) -> Result<Self> {
         let unclosed = Unclosed::of(file, view);
         let snapshot = view.snapshot();
         let (notes, mut faults): (Vec<_>, Vec<_>) =
@@ -308,6 +328,20 @@ impl LogReport {
         notes.extend(unclosed.as_ref().map(Unclosed::to_string));
         notes.extend(Parts::of(view).map(|parts| parts.to_string()));
         notes.extend(logs::part_of(file));
+        let found = objects::datasets(view);
+        faults.extend(found.faults);
+        let logged: HashSet<u64> = snapshot
+            .datasets
+            .iter()
+            .map(|dataset| dataset.header)
+            .collect();
+        let others = found
+            .datasets
+            .iter()
+            .filter(|(_, address)| !logged.contains(address));
+        let others: Vec<&(String, u64)> = others.collect();
+        let all = snapshot.datasets.len() + others.len();
+        let (mut data, mut drawn) = (Allowance::new(all, args.files.len()), Pictures::of(log));
         let wanted = |dataset: &Dataset| wanted(dataset, snapshot.datasets.len(), args);
         let mut pictures = view.pictures(&origins);
         let dataset = |(number, dataset): (usize, &Dataset)| {
@@ -321,8 +355,15 @@ impl LogReport {
                 Content::Unreadable(reason) => DatasetContent::Unreadable(reason.clone()),
                 Content::Extent { .. } => DatasetContent::NotLogged,
             };
-            DatasetReport::of(dataset, view.grid(number).len(), content)
+            let data = data.data(log, &mut drawn, &dataset.name, dataset.header);
+            DatasetReport::of(dataset, view.grid(number).len(), content, data)
         };
+        let mut datasets: Vec<DatasetReport> =
+            snapshot.datasets.iter().enumerate().map(dataset).collect();
+        for (path, address) in others {
+            let shown = data.data(log, &mut drawn, path, *address);
+            datasets.push(DatasetReport::in_file(log, path, *address, shown));
+        }
         Ok(LogReport {
             layout: snapshot.log.layout().name(),
             state: State::of(unclosed.as_ref(), snapshot).words(),
@@ -334,7 +375,7 @@ impl LogReport {
             found: FollowedState::in_view(view),
             written: last_write(snapshot),
             timeline: origins.timeline(MOST_FLUSHES, MOST_RANKS),
-            datasets: snapshot.datasets.iter().enumerate().map(dataset).collect(),
+            datasets,
             left_out: snapshot
                 .left_out
                 .iter()
@@ -385,7 +426,41 @@ impl LogReport {
 }
 
 impl DatasetReport {
-    fn of(dataset: &Dataset, chunks: u64, content: DatasetContent) -> Self {
+    /// A dataset that no scan has listed.
+    fn in_file(log: &Log, path: &str, address: u64, data: Data) -> Self {
+        let found = log.object_at(path, address);
+        let (info, dims) = match found {
+            Ok(Object::Dataset(dataset)) => {
+                (Some(dataset.info().clone()), dataset.shape().to_vec())
+            }
+            _ => (None, Vec::new()),
+        };
+        let chunk = |info: &DatasetInfo| match &info.layout {
+            Layout::Chunked { chunk, .. } => Some(chunk.clone()),
+            _ => None,
+        };
+        let chunk = info.as_ref().and_then(chunk);
+        let across = chunk.iter().flat_map(|chunk| dims.iter().zip(chunk));
+        DatasetReport {
+            name: path.to_owned(),
+            datatype: info
+                .as_ref()
+                .map_or_else(String::new, |info| info.datatype.to_string()),
+            element_size: info.as_ref().map_or(0, |info| info.datatype.size.into()),
+            chunks: across.fold(1, |n: u64, (side, chunk)| {
+                n.saturating_mul(side.div_ceil(*chunk))
+            }),
+            dims,
+            chunk,
+            content: match info {
+                Some(_) => DatasetContent::InFile,
+                None => DatasetContent::Unreadable("its header is damaged".to_owned()),
+            },
+            data,
+        }
+    }
+
+    fn of(dataset: &Dataset, chunks: u64, content: DatasetContent, data: Data) -> Self {
         DatasetReport {
             name: dataset.name.clone(),
             datatype: dataset.datatype.clone(),
@@ -397,6 +472,7 @@ impl DatasetReport {
             },
             chunks,
             content,
+            data,
         }
     }
 

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use jiff::{Timestamp, tz::TimeZone};
 
+use super::gallery::{self, Data};
 use super::svg::{self, Class, Colouring, Scale};
 use super::words::{
     Grouped, Text, bytes, cell_text, covered, dataset_facts, imbalance, log_facts, mean_pieces,
-    range, shape, size_class,
+    range, shape, size_class, stored_facts,
 };
-use super::{DatasetContent, DatasetReport, FileReport, LogReport};
+use super::{
+    DatasetContent, DatasetReport, FileReport, LogReport, MANY_DATASETS, SEVERAL_DATASETS,
+};
 use h5logfs_log::origins::Timeline;
 use h5logfs_view::coverage::{Axis, CoverageMap};
 
@@ -18,13 +21,14 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Security policy: the page is complete, and a browser must not fetch anything.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+const POLICY: &str =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// With at most this many datasets, their details are open at first.
 const FEW_DATASETS: usize = 6;
 
-/// With more datasets than this, datasets fully described by their row have no details, which take some KB each.
-const MANY_DATASETS: usize = 1000;
+/// What stands in place of the map of a dataset that is wholly written.
+const COMPLETE: &str = "<p>Complete: every element is written.</p>\n";
 
 /// Whether the row of a dataset describes it fully: one record has written all of it.
 fn is_described_by_row(dataset: &DatasetReport) -> bool {
@@ -177,12 +181,13 @@ impl Page {
         self.facts(&log_facts(log));
         self.texts("faults", &log.faults);
         self.texts("notes", &log.notes);
+        let is_brief = log.datasets.len() > MANY_DATASETS;
+        let without = |dataset: &DatasetReport| is_brief && is_described_by_row(dataset);
+        self.gallery(number, &log.datasets, without);
         self.timeline(&log.timeline);
         put!(self, "<h3>Datasets</h3>\n");
         self.datasets(number, &log.datasets);
         let is_open = log.datasets.len() <= FEW_DATASETS;
-        let is_brief = log.datasets.len() > MANY_DATASETS;
-        let without = |dataset: &DatasetReport| is_brief && is_described_by_row(dataset);
         let left_out = log.datasets.iter().filter(|d| without(d)).count();
         if left_out > 0 {
             put!(
@@ -193,7 +198,51 @@ impl Page {
         }
         let datasets = log.datasets.iter().enumerate();
         for (at, dataset) in datasets.filter(|(_, dataset)| !without(dataset)) {
-            self.dataset((number, at), dataset, is_open);
+            self.dataset(
+                (number, at),
+                dataset,
+                is_open,
+                log.datasets.len() > SEVERAL_DATASETS,
+            );
+        }
+    }
+
+    /// Adds the pictures of the data.
+    fn gallery(
+        &mut self,
+        file: usize,
+        datasets: &[DatasetReport],
+        without: impl Fn(&DatasetReport) -> bool,
+    ) {
+        let is_drawn = |dataset: &&DatasetReport| matches!(dataset.data, Data::Picture(_));
+        let drawn = datasets.iter().filter(is_drawn).count();
+        if drawn == 0 {
+            return;
+        }
+        put!(self, "<h3>Data</h3>\n<div class=\"gallery\">\n");
+        let is_terse = datasets.len() > SEVERAL_DATASETS;
+        let mut pictures = Vec::new();
+        for (at, dataset) in datasets.iter().enumerate() {
+            if let Data::Picture(picture) = &dataset.data {
+                let link = (!without(dataset)).then(|| format!("f{file}d{at}"));
+                pictures.push((picture, link));
+            }
+        }
+        pictures.sort_by_key(|(picture, _)| gallery::order(picture));
+        for (picture, link) in pictures {
+            match gallery::figure(picture, link.as_deref(), is_terse) {
+                Ok(figure) => self.0.push_str(&figure),
+                Err(error) => self.texts("faults", &[format!("{}: {error:#}", picture.name)]),
+            }
+        }
+        put!(self, "</div>\n");
+        if drawn < datasets.len() {
+            put!(
+                self,
+                "<p class=\"soft\">{} of {} datasets have a picture.</p>\n",
+                Grouped(drawn),
+                Grouped(datasets.len())
+            );
         }
     }
 
@@ -328,6 +377,7 @@ impl Page {
             }
             DatasetContent::Unreadable(_) => "cannot be read",
             DatasetContent::NotLogged => "not logged",
+            DatasetContent::InFile => "in the file",
         };
         self.number(-1, &"–");
         put!(self, "<td>{reason}</td>");
@@ -350,11 +400,18 @@ impl Page {
         }
     }
 
-    fn dataset(&mut self, (file, at): (usize, usize), dataset: &DatasetReport, is_open: bool) {
+    fn dataset(
+        &mut self,
+        (file, at): (usize, usize),
+        dataset: &DatasetReport,
+        is_open: bool,
+        is_terse: bool,
+    ) {
         let open = if is_open { " open" } else { "" };
         let short = match &dataset.content {
             DatasetContent::Logged(map) => covered(map.covered(), map.is_estimate()) + " written",
             DatasetContent::NotLogged => "not logged".to_owned(),
+            DatasetContent::InFile => "in the file".to_owned(),
             DatasetContent::Unreadable(_) => "cannot be read".to_owned(),
         };
         put!(
@@ -367,9 +424,15 @@ impl Page {
             DatasetContent::Logged(map) => {
                 let faults: Vec<String> = map.faults.iter().map(|f| f.to_string()).collect();
                 self.texts("faults", &faults);
-                self.pictures(&format!("f{file}d{at}"), dataset, map);
-                self.facts(&dataset_facts(dataset, map));
-                self.sizes(map);
+                let is_complete = map.covered() >= 1.0 && !map.is_estimate();
+                if is_complete && is_terse {
+                    put!(self, "{COMPLETE}");
+                    self.facts(&dataset_facts(dataset, map));
+                } else {
+                    self.pictures(&format!("f{file}d{at}"), dataset, map);
+                    self.facts(&dataset_facts(dataset, map));
+                    self.sizes(map);
+                }
             }
             DatasetContent::NotLogged => {
                 put!(
@@ -377,9 +440,17 @@ impl Page {
                     "<p>Its elements lie in the file in one piece, and were never logged.</p>\n"
                 );
             }
+            DatasetContent::InFile => self.facts(&stored_facts(dataset)),
             DatasetContent::Unreadable(reason) => {
                 self.texts("faults", std::slice::from_ref(reason))
             }
+        }
+        if let Data::None(reason) = &dataset.data {
+            put!(
+                self,
+                "<p class=\"soft\">No picture of the data: {}</p>\n",
+                Text(reason)
+            );
         }
         put!(self, "</details>\n");
     }
@@ -396,13 +467,19 @@ impl Page {
             Colouring::Rank,
             Colouring::Flush,
         ];
-        let scales = all.map(|colouring| (colouring, Scale::of(map, colouring)));
-        let scales: Vec<_> = scales
+        let is_complete = map.covered() >= 1.0 && !map.is_estimate();
+        if is_complete {
+            put!(self, "{COMPLETE}");
+        }
+        let all = all
             .into_iter()
-            .filter_map(|(c, scale)| Some((c, scale?)))
-            .collect();
+            .filter(|colouring| !is_complete || *colouring != Colouring::Written);
+        let scales = all.map(|colouring| (colouring, Scale::of(map, colouring)));
+        let scales: Vec<_> = scales.filter_map(|(c, scale)| Some((c, scale?))).collect();
         if scales.is_empty() {
-            put!(self, "<p>No record wrote to it.</p>\n");
+            if !is_complete {
+                put!(self, "<p>No record wrote to it.</p>\n");
+            }
             return;
         }
         let one = if scales.len() > 1 { "" } else { " one" };

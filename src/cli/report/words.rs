@@ -244,6 +244,27 @@ pub fn dataset_facts(dataset: &DatasetReport, map: &CoverageMap) -> Vec<(&'stati
     facts
 }
 
+/// The facts about a dataset that no record wrote.
+pub fn stored_facts(dataset: &DatasetReport) -> Vec<(&'static str, String)> {
+    let elements = dataset.dims.iter().map(|side| u128::from(*side));
+    let elements = elements.fold(1, u128::saturating_mul);
+    let mut facts = vec![
+        ("Type", dataset.datatype.clone()),
+        ("Elements", Grouped(elements).to_string()),
+        (
+            "Size",
+            bytes(elements.saturating_mul(dataset.element_size.into())),
+        ),
+    ];
+    if let Some(chunk) = &dataset.chunk {
+        facts.push((
+            "Chunks",
+            format!("{} of {}", Grouped(dataset.chunks), shape(chunk)),
+        ));
+    }
+    facts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

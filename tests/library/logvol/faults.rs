@@ -499,7 +499,7 @@ fn very_many_chunks_that_nobody_wrote() {
     let (_dir, path) = place(&log);
     let view = open_view(&path).unwrap();
     view.inspection()
-        .check_dataset(0, &mut |fault| panic!("{fault}"));
+        .check_dataset(0, &|_| (), &mut |fault| panic!("{fault}"));
     assert_eq!(
         view.inspection().covered(0).unwrap(),
         Some(4.0 / CHUNKS as f64)
