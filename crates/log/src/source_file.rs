@@ -185,9 +185,29 @@ impl SourceFile {
     /// whether the file belongs to the log holds.
     pub fn on_demand(dir: &SourceDir, place: &SourcePath, identity: Identity) -> Result<Self> {
         let dir = dir.of(place).map_err(|e| Error::io(&place.path, e))?;
-        let file = OnDemand::new(dir.alone(), place.path.clone(), identity);
+        let file = OnDemand::new(dir.alone(), place.path.clone());
         let path = dir.full_path(&place.path);
         Ok(Self::of(Opened::OnDemand(file), path, identity))
+    }
+
+    /// Lets the file be closed while others are read more. It is opened again when it is read, and must then be in the
+    /// same state. A file of which no place is known stays open.
+    pub fn closed_between_reads(self) -> Self {
+        let file = match (self.file, &self.origin) {
+            (Opened::Held(file), Some(Origin { dir, relative })) => {
+                Opened::OnDemand(OnDemand::of_open(dir.alone(), relative.clone(), file))
+            }
+            (file, _) => file,
+        };
+        SourceFile { file, ..self }
+    }
+
+    /// Closes the descriptors of the file and of its directory until they are needed again. A file that is not
+    /// [closed between reads](SourceFile::closed_between_reads) stays open.
+    pub fn release(&self) {
+        if let Opened::OnDemand(file) = &self.file {
+            file.release();
+        }
     }
 
     /// Records that the file was opened at `relative` below `dir`. It may be opened there again.
@@ -216,7 +236,7 @@ impl SourceFile {
         match &self.file {
             Opened::Held(file) => clone(file),
             Opened::OnDemand(file) => {
-                let open = file.open()?;
+                let open = file.open(|file| self.is_same(file))?;
                 clone(&*open.ok_or(io::ErrorKind::NotFound)?)
             }
         }
@@ -395,7 +415,8 @@ impl SourceFile {
         file: &OnDemand,
         act: &mut impl FnMut(&File) -> io::Result<T>,
     ) -> Result<io::Result<T>> {
-        let opened = file.open().map_err(|e| Error::io(&self.path, e))?;
+        let opened = file.open(|file| self.is_same(file));
+        let opened = opened.map_err(|e| Error::io(&self.path, e))?;
         let opened = opened.ok_or_else(|| self.changed())?;
         Ok(act(&opened))
     }
