@@ -6,20 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
 import h5logfs
 import log_writer
 
-LIMIT, LOGS = 256, 300
+LIMIT, LOGS = 128, 60
 
 
 def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    """The number of open files of logs and of the index directory."""
+    places = tempfile.gettempdir(), os.environ["XDG_CACHE_HOME"]
+    return sum(os.path.realpath(f"/proc/self/fd/{number}").startswith(places) for number in os.listdir("/proc/self/fd"))
 
 
 def make(path: Path, first: float = 0) -> Path:

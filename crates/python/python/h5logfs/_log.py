@@ -165,8 +165,9 @@ class Log(Mapping[str, Any]):
 
     def open(self) -> LogFile:
         """This state as a binary file: the bytes of its canonical HDF5 file."""
-        flush = self.flush
-        file = self._state.file._again()
+        # Raises after `close`.
+        self._state.native()
+        file, flush = self._state.file._again(), self.flush
         if flush is not None:
             # Newer flushes may exist where the file is unpickled.
             file._options = {**_without_moment(file._options), "at_flush": flush.number}
