@@ -2,11 +2,12 @@
 //! hundreds of logs, and a process has few descriptors. All of the process share one list of open ones, of which the
 //! least recently used are closed.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 
 use super::descriptors;
 use super::source_dir::SourceDir;
@@ -21,6 +22,37 @@ const MOST_OPEN: u64 = 512;
 static OPEN: LazyLock<Lru<u64, Arc<HeldFile>>> =
     LazyLock::new(|| Lru::new((descriptors::limit() / 4).clamp(4, MOST_OPEN)));
 
+thread_local! {
+    /// The descriptor that this thread used last. Threads that read one file do not wait for each other at the list.
+    static LAST: RefCell<Last> = const {
+        RefCell::new(Last {
+            number: u64::MAX,
+            file: Weak::new(),
+            uses: 0,
+        })
+    };
+}
+
+/// A use of the list in so many uses of a descriptor is enough to keep it from being the oldest.
+const USES: u32 = 64;
+
+struct Last {
+    number: u64,
+    file: Weak<HeldFile>,
+    uses: u32,
+}
+
+impl Last {
+    /// The descriptor with this number, if it is this one and still open.
+    fn again(&mut self, number: u64) -> Option<Arc<HeldFile>> {
+        if self.number != number || self.uses == USES {
+            return None;
+        }
+        self.uses += 1;
+        self.file.upgrade()
+    }
+}
+
 /// The place of a descriptor in the list of open ones. The descriptor is closed when others are used more, and when
 /// this is dropped.
 #[derive(Debug)]
@@ -33,9 +65,21 @@ impl Handle {
         Handle(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The descriptor, if it is open. It becomes the most recently used one.
+    /// The descriptor, if it is open. It becomes the most recently used one, as far as the list is told.
     pub fn get(&self) -> Option<Arc<HeldFile>> {
-        OPEN.get(&self.0)
+        let last = LAST.try_with(|last| last.borrow_mut().again(self.0));
+        if let Some(open) = last.ok().flatten() {
+            return Some(open);
+        }
+        let open = OPEN.get(&self.0)?;
+        let last = Last {
+            number: self.0,
+            file: Arc::downgrade(&open),
+            uses: 0,
+        };
+        // A thread that ends has none.
+        let _ = LAST.try_with(|place| place.replace(last));
+        Some(open)
     }
 
     /// Keeps a descriptor open.
