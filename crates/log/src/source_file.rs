@@ -641,6 +641,38 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_closed_is_opened_again_if_it_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, moved) = (dir.path().join("own"), dir.path().join("moved"));
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(own.join("file"), "text").unwrap();
+        let held = SourceDir::open(&own).unwrap().closed_between_uses();
+        let file = SourceFile::open(&held.unwrap(), Path::new("file")).unwrap();
+        let file = file.closed_between_reads();
+        assert!(file.descriptor().is_none());
+        let begin = || {
+            let read = read(&file, 0, 2);
+            file.release();
+            read
+        };
+        assert_eq!(begin(), Some(b"te".to_vec()));
+        assert_eq!(begin(), Some(b"te".to_vec()));
+        // Another directory, and another file.
+        std::fs::rename(&own, &moved).unwrap();
+        assert_eq!(begin(), None);
+        std::fs::create_dir(&own).unwrap();
+        std::fs::hard_link(moved.join("file"), own.join("file")).unwrap();
+        assert_eq!(begin(), None);
+        std::fs::remove_dir_all(&own).unwrap();
+        std::fs::rename(&moved, &own).unwrap();
+        assert_eq!(begin(), Some(b"te".to_vec()));
+        std::fs::write(own.join("other"), "text").unwrap();
+        std::fs::rename(own.join("other"), own.join("file")).unwrap();
+        let changed = file.read_exact_at(&mut [0; 2], 0);
+        assert!(matches!(changed, Err(Error::Changed { .. })), "{changed:?}");
+    }
+
+    #[test]
     fn blocks_lie_anywhere_or_nowhere() {
         let (dir, bytes) = numbered(100);
         let source = arranged(

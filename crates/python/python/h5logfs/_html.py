@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from html import escape
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
@@ -38,13 +39,9 @@ def of_text(text: str) -> str:
 
 def of_group(title: str, group: Group) -> str:
     """The groups and arrays in a group, and its attributes."""
-    rows: List[str] = []
-    left = 0
-    for name, item in group.items():
-        if len(rows) == _MOST_ROWS:
-            left += 1
-            continue
-        rows.append(_cells(_member(name, item)))
+    shown = itertools.islice(group.items(), _MOST_ROWS)
+    rows = [_cells(_member(name, item)) for name, item in shown]
+    left = len(group) - len(rows)
     more = of_text(f"… and {left} more") if left else ""
     table = _framed(["name", "type", "shape", "chunk", "size"], rows) if rows else of_text("nothing in it")
     return f"<div><div><b>{escape(title)}</b></div>{table}{more}{_attributes(group.attrs)}</div>"

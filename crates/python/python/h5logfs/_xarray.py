@@ -234,6 +234,8 @@ class _Source:
 
         how = self._how
         if self._other is not None:
+            # Older versions of xarray have no such argument.
+            further = {"storage_options": how.storage_options} if how.storage_options else {}
             store: H5NetCDFStore = H5NetCDFStore.open(
                 self._other,
                 format=how.format,
@@ -241,7 +243,7 @@ class _Source:
                 lock=how.lock,
                 phony_dims=how.phony_dims,
                 decode_vlen_strings=how.decode_vlen_strings,
-                storage_options=how.storage_options,
+                **further,
             )
             return store
         manager = CachingFileManager(
