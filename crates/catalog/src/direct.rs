@@ -295,9 +295,10 @@ fn of_log<T>(
     }
     let (dir, relative) = log_dir::place_of(path)?;
     let dir = dir.with_further(&options.settings.log_dirs)?;
-    let dir = match options.on_demand {
-        true => dir.closed_between_uses()?,
-        false => dir,
+    let dir = if options.on_demand {
+        dir.closed_between_uses()?
+    } else {
+        dir
     };
     let once = || of_log_once(&dir, &relative, options, &act);
     for _ in 1..SCAN_ATTEMPTS {
@@ -348,13 +349,15 @@ fn opener(options: &ReadOptions, shared: &Shared) -> Result<Opener> {
         ..options.scan_limits()
     };
     let (index_dir, size) = (&options.index_dir, options.index_dir_size);
+    let store = if options.on_demand {
+        index_dir.open_shared(size)
+    } else {
+        index_dir.open(size)
+    };
     Ok(Opener {
         budget: Arc::clone(&shared.budget),
         scanner: Box::new(Workers::once(limits)),
-        store: match options.on_demand {
-            true => index_dir.open_shared(size),
-            false => index_dir.open(size),
-        }?,
+        store: store?,
     })
 }
 
