@@ -368,6 +368,7 @@ impl ViewArgs {
             scans: self.scan_limits(),
             index_dir: IndexDir::None,
             index_dir_size: 0,
+            on_demand: false,
         })
     }
 

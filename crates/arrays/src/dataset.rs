@@ -158,7 +158,7 @@ impl Dataset {
             return Ok(None);
         }
         let _inside = self.log.enter()?;
-        let Stored::Chunks(chunks) = self.reader()?.stored else {
+        let Stored::Chunks(chunks) = self.reader(&self.task())?.stored else {
             return Ok(None);
         };
         let mut applied = (chunks.found.iter()).flat_map(|chunk| chunk.filters(&self.info.filters));
@@ -211,7 +211,7 @@ impl Dataset {
         if out.is_empty() {
             return Ok(());
         }
-        self.with_source(|source| {
+        self.with_source(reading, |source| {
             let converted = Converted {
                 source,
                 element: size_of::<T>() as u64,
@@ -233,7 +233,9 @@ impl Dataset {
         if out.is_empty() {
             return Ok(());
         }
-        self.with_source(|source| reading::read(source, selection, reading, out))
+        self.with_source(reading, |source| {
+            reading::read(source, selection, reading, out)
+        })
     }
 
     /// Reads a selection as bytes of the same type, or of another number type, converted as HDF5 does. Fails for any
@@ -304,7 +306,12 @@ impl Dataset {
             .map_err(|fault| self.failed(fault.clone()))
     }
 
-    fn with_source(&self, read: impl FnOnce(&Elements<'_>) -> Result<()>) -> Result<()> {
+    fn with_source(
+        &self,
+        reading: Reading<'_>,
+        read: impl FnOnce(&Elements<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let task = reading.stopping(self.task());
         let _inside = self.log.enter()?;
         let view = self.log.open.view();
         let is_filtered = !self.info.filters.is_empty();
@@ -318,7 +325,7 @@ impl Dataset {
         }
         let elements = match self.log.number(self.address) {
             Some(number) => {
-                let slabs = view.hyperslabs(&view.task(None), number)?;
+                let slabs = view.hyperslabs(&task, number)?;
                 Elements {
                     dataset: self,
                     chunk: view.grid(number).chunk.clone(),
@@ -327,7 +334,7 @@ impl Dataset {
                 }
             }
             None => {
-                let reader = self.reader()?;
+                let reader = self.reader(&task)?;
                 Elements {
                     dataset: self,
                     chunk: match reader.stored {
@@ -340,7 +347,6 @@ impl Dataset {
             }
         };
         // A reader does not wait until indexes are kept, which serves later readers only.
-        let task = view.task(None);
         let done = if view.indexes().has_unkept() {
             parallel::beside(|| view.indexes().keep(&task), || read(&elements))
         } else {
@@ -354,7 +360,7 @@ impl Dataset {
     /// operator. `None` where a read takes just the elements asked for.
     pub(crate) fn decoded_at_once(&self) -> Result<Option<Vec<u64>>> {
         let mut sides = None;
-        self.with_source(|elements| {
+        self.with_source(Reading::default(), |elements| {
             sides = elements.is_whole.then(|| elements.chunk.clone());
             Ok(())
         })?;
@@ -399,7 +405,8 @@ impl Dataset {
         if number.is_some() || self.made_of.is_some() {
             return Ok(Some(last));
         }
-        Ok(match self.reader()?.stored {
+        let task = view.task(None);
+        Ok(match self.reader(&task)?.stored {
             Stored::Nowhere => None,
             Stored::Chunks(chunks) => chunks.found.last().map(|chunk| {
                 let origin = chunks.origin(chunk.number, &self.dims);
@@ -412,13 +419,12 @@ impl Dataset {
     }
 
     /// A reader for elements that the snapshot does not have.
-    pub(crate) fn reader(&self) -> Result<Reader<'_, Metadata>> {
+    pub(crate) fn reader(&self, task: &Task) -> Result<Reader<'_, Metadata>> {
         let objects = self.log.objects();
         let stored = match self.stored.get() {
             Some(stored) => stored,
             None => {
-                let task = self.log.open.view().task(None);
-                let found = task.retry(|| Stored::of(objects, &self.info, &self.dims, &task));
+                let found = task.retry(|| Stored::of(objects, &self.info, &self.dims, task));
                 let found = found.map_err(|fault| self.failed(fault))?;
                 self.stored.get_or_init(|| found)
             }
@@ -432,8 +438,8 @@ impl Dataset {
     }
 
     /// All elements as plain values, in row-major order. This is meant for variable-length types. Other types need less
-    /// conversion when read as bytes.
-    pub fn values(&self) -> Result<Vec<Value>> {
+    /// conversion when read as bytes. `reading` tells about the read of the bytes.
+    pub fn values(&self, reading: Reading<'_>) -> Result<Vec<Value>> {
         self.shape_of(&Selection::All)?;
         let most = self.log.open.view().budget().limits().cache_size;
         let len = bytes_of(&self.dims, self.element());
@@ -452,12 +458,13 @@ impl Dataset {
             let fill = fill
                 .first()
                 .ok_or_else(|| self.failed("no fill value".into()))?;
-            return made_of.values(self, fill);
+            return made_of.values(self, fill, reading);
         }
         let mut bytes = self.zeroed(len)?;
-        self.read_bytes(&Selection::All, Reading::default(), &mut bytes)?;
+        self.read_bytes(&Selection::All, reading, &mut bytes)?;
         self.log.with(&self.path, |objects| {
-            objects.values(&self.info.datatype, &bytes)
+            let task = reading.stopping(self.task());
+            objects.values_while(&self.info.datatype, &bytes, || Ok(task.check()?))
         })
     }
 

@@ -36,6 +36,7 @@ pub mod thinned;
 pub use dataset::Dataset;
 pub use element::Element;
 pub use h5logfs_catalog::direct::Options;
+pub use h5logfs_common::task::StopFlag;
 pub use h5logfs_hdf5_format as objects;
 pub use log::{Log, Object};
 pub use placed::Placed;

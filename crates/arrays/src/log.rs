@@ -10,7 +10,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_hdf5_format::HeaderBytes;
 use h5logfs_hdf5_format::{
-    self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Value,
+    self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Place, Value,
 };
 
 /// One state of a log: the HDF5 objects that its program defined. Clones share the open log, also between threads.
@@ -152,6 +152,21 @@ impl Log {
     /// address.
     pub fn address_of(&self, path: &str) -> Result<Option<u64>> {
         self.inner.with(path, |objects| objects.find(path))
+    }
+
+    /// Where a path leads, also out of the log.
+    pub fn place_of(&self, path: &str) -> Result<Place> {
+        self.inner.with(path, |objects| objects.place(path))
+    }
+
+    /// Whether there is a link at a path, wherever it leads.
+    pub fn has_link(&self, path: &str) -> Result<bool> {
+        self.inner.with(path, |objects| objects.has_link(path))
+    }
+
+    /// The kind of the object with a header address.
+    pub fn kind_at(&self, path: &str, address: u64) -> Result<ObjectKind> {
+        self.inner.with(path, |objects| objects.kind(address))
     }
 
     /// The kind of object at a path; `None` where no link leads to one.

@@ -32,7 +32,7 @@ impl Log {
         else {
             return Ok(None);
         };
-        let is_here = matches!(dataset.reader()?.stored, Stored::Here(_));
+        let is_here = matches!(dataset.reader(&dataset.task())?.stored, Stored::Here(_));
         Ok((!is_here).then_some(Placed(Kind::OfFile(dataset))))
     }
 }
@@ -78,7 +78,7 @@ impl Placed {
                 let log = dataset.log();
                 let _inside = log.enter()?;
                 let view = log.open.view();
-                let found = references(view, dataset.reader()?);
+                let found = references(view, dataset.reader(&dataset.task())?);
                 view.references().check_sources()?;
                 Ok(found)
             }
@@ -100,7 +100,7 @@ impl Placed {
             }
             Kind::OfFile(dataset) => {
                 let _inside = dataset.log().enter()?;
-                let bytes = dataset.reader()?.chunk(chunk, is_filtered);
+                let bytes = dataset.reader(&dataset.task())?.chunk(chunk, is_filtered);
                 bytes.map_err(|fault| dataset.failed(fault))
             }
         }

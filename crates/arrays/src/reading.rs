@@ -44,6 +44,8 @@ pub struct Reading<'a> {
     pub threads: usize,
     /// The calling thread reports the number of bytes read now and then. Reading stops where this breaks.
     pub progress: Option<&'a (dyn Fn(u64) -> ControlFlow<()> + Sync)>,
+    /// Reading stops soon after this is set, with an error.
+    pub stop: Option<&'a StopFlag>,
 }
 
 impl Reading<'_> {
@@ -56,6 +58,15 @@ impl Reading<'_> {
         Reading {
             threads,
             progress: None,
+            stop: None,
+        }
+    }
+
+    /// A task that stops with the read.
+    pub(crate) fn stopping(&self, task: Task) -> Task {
+        match self.stop {
+            Some(stop) => task.stopped_by(stop.clone()),
+            None => task,
         }
     }
 }
@@ -117,7 +128,7 @@ impl<'a, S: Source> Work<'a, S> {
         Work {
             source,
             reading,
-            stop: StopFlag::default(),
+            stop: reading.stop.map(StopFlag::within).unwrap_or_default(),
             done: AtomicU64::new(0),
         }
     }
@@ -447,7 +458,7 @@ mod tests {
             let shape = selection.shape(&known.dims).unwrap();
             prop_assert_eq!(shape.iter().product::<u64>(), places.len() as u64);
             let mut out = vec![0; places.len() * 8];
-            let reading = Reading { threads, progress: None };
+            let reading = Reading { threads, progress: None, stop: None };
             read(&known, &selection, reading, &mut out).unwrap();
             let found: Vec<u64> = out.as_chunks().0.iter().map(|b| u64::from_ne_bytes(*b)).collect();
             let wanted: Vec<u64> = places.iter().map(|at| known.value(at)).collect();

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::task::StopFlag;
 use h5logfs_log::log_dir;
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
@@ -140,6 +141,13 @@ impl OpenLog {
         &self.state
     }
 
+    /// Closes the descriptors of a log that was opened with [`ReadOptions::on_demand`], until it is read again.
+    pub fn release(&self) {
+        if let Ok(_inside) = self.enter() {
+            self.view().release();
+        }
+    }
+
     /// Length of the canonical file in bytes.
     pub fn len(&self) -> u64 {
         self.view().len()
@@ -155,6 +163,13 @@ impl OpenLog {
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let _inside = self.enter()?;
         self.view().read_at(offset, buf)
+    }
+
+    /// [`OpenLog::read_at`], which fails soon after `stop` is set.
+    pub fn read_until(&self, stop: &StopFlag, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let _inside = self.enter()?;
+        let task = self.view().task(None).stopped_by(stop.clone());
+        self.view().read_for(&task, offset, buf)
     }
 
     /// Begins a piece of work with [`OpenLog::view`]. The process does not fork until the piece of work ends, in the
@@ -288,6 +303,11 @@ fn of_log<T>(
     }
     let (dir, relative) = log_dir::place_of(path)?;
     let dir = dir.with_further(&options.settings.log_dirs)?;
+    let dir = if options.on_demand {
+        dir.closed_between_uses()?
+    } else {
+        dir
+    };
     let once = || of_log_once(&dir, &relative, options, &act);
     for _ in 1..SCAN_ATTEMPTS {
         match once() {
@@ -336,10 +356,16 @@ fn opener(options: &ReadOptions, shared: &Shared) -> Result<Opener> {
         program: program(options),
         ..options.scan_limits()
     };
+    let (index_dir, size) = (&options.index_dir, options.index_dir_size);
+    let store = if options.on_demand {
+        index_dir.open_shared(size)
+    } else {
+        index_dir.open(size)
+    };
     Ok(Opener {
         budget: Arc::clone(&shared.budget),
         scanner: Box::new(Workers::once(limits)),
-        store: options.index_dir.open(options.index_dir_size)?,
+        store: store?,
     })
 }
 

@@ -28,6 +28,9 @@ pub struct ReadOptions {
     pub index_dir: IndexDir,
     /// Bytes that this directory may grow to.
     pub index_dir_size: u64,
+    /// Whether the files and directories of a log that [`direct`](crate::direct) opens are closed while others are
+    /// read more, and opened again when they are read. All such logs of the process share one list of open ones.
+    pub on_demand: bool,
 }
 
 const DEFAULT_INDEX_DIR_SIZE: u64 = 1 << 30;
@@ -40,6 +43,7 @@ impl Default for ReadOptions {
             scans: workers::Limits::default(),
             index_dir: IndexDir::Usual,
             index_dir_size: DEFAULT_INDEX_DIR_SIZE,
+            on_demand: false,
         }
     }
 }

@@ -12,21 +12,33 @@ use crate::memory::{Account, Memory, Reservation};
 
 /// A flag that asks work in other threads to stop. Clones share the flag.
 #[derive(Debug, Clone, Default)]
-pub struct StopFlag(Arc<AtomicU8>);
+pub struct StopFlag {
+    own: Arc<AtomicU8>,
+    /// The flag of the work that this is a part of.
+    outer: Option<Arc<StopFlag>>,
+}
 
 impl StopFlag {
+    /// A flag for a part of some work, which stops with all of it.
+    pub fn within(outer: &StopFlag) -> Self {
+        StopFlag {
+            own: Arc::default(),
+            outer: Some(Arc::new(outer.clone())),
+        }
+    }
+
     /// Asks the work to stop. Only the first reason counts.
     pub fn stop(&self, why: Stop) {
         let _ = self
-            .0
+            .own
             .compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The reason why the work must stop, if it must.
     #[inline]
     pub fn stopped(&self) -> Option<Stop> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
+        match self.own.load(Ordering::Relaxed) {
+            0 => self.outer.as_ref().and_then(|outer| outer.stopped()),
             1 => Some(Stop::CallerGone),
             2 => Some(Stop::Deadline),
             3 => Some(Stop::Ending),
@@ -163,6 +175,11 @@ impl Task {
     /// Stops when `stop` is set.
     pub fn stopped_by(self, stop: StopFlag) -> Self {
         Task { stop, ..self }
+    }
+
+    /// The flag that stops it.
+    pub fn stop_flag(&self) -> &StopFlag {
+        &self.stop
     }
 
     /// Stops after `time`.
@@ -307,6 +324,22 @@ mod tests {
         stop.stop(Stop::Ending);
         assert_eq!(task.stopped(), Some(Stop::Deadline));
         assert_eq!(task.check(), Err(Stop::Deadline));
+    }
+
+    #[test]
+    fn a_part_stops_with_the_whole_and_not_the_whole_with_a_part() {
+        let whole = StopFlag::default();
+        let (one, other) = (StopFlag::within(&whole), StopFlag::within(&whole));
+        one.stop(Stop::Deadline);
+        assert_eq!(
+            (one.stopped(), other.stopped(), whole.stopped()),
+            (Some(Stop::Deadline), None, None)
+        );
+        whole.stop(Stop::CallerGone);
+        assert_eq!(
+            (one.stopped(), other.stopped()),
+            (Some(Stop::Deadline), Some(Stop::CallerGone))
+        );
     }
 
     #[test]

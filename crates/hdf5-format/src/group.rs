@@ -11,6 +11,7 @@ use crate::name_index::{Dense, NameIndex};
 use crate::object_header::kind;
 use crate::symbol_table::SymbolTable;
 use crate::{Fields, HeaderBytes, Objects, Result, at};
+use h5logfs_common::fault::Fault;
 
 /// The most soft links on one path: the default of libhdf5.
 const MOST_SOFT_LINKS: usize = 16;
@@ -62,11 +63,41 @@ impl<B: HeaderBytes> Objects<B> {
     /// user-defined link.
     pub fn find(&self, path: impl AsRef<[u8]>) -> Result<Option<u64>> {
         let path = path.as_ref();
+        let found = self.place(path)?;
+        let outside = |reason: String| Fault::from(reason).at(String::from_utf8_lossy(path));
+        match found {
+            Place::Object(address) => Ok(Some(address)),
+            Place::Nowhere => Ok(None),
+            Place::Outside(reason) => Err(outside(reason)),
+        }
+    }
+
+    /// Where a path from the root group leads, as [`Objects::find`] follows it. Fails if it leads through more than 16
+    /// soft links or 4096 names.
+    pub fn place(&self, path: impl AsRef<[u8]>) -> Result<Place> {
+        let path = path.as_ref();
         self.follow(path)
             .map_err(|fault| fault.at(String::from_utf8_lossy(path)))
     }
 
-    fn follow(&self, path: &[u8]) -> Result<Option<u64>> {
+    /// Whether there is a link at a path, wherever it leads. The root group counts as one.
+    pub fn has_link(&self, path: impl AsRef<[u8]>) -> Result<bool> {
+        let mut names = parts(path.as_ref());
+        if names.is_empty() {
+            return Ok(true);
+        }
+        let name = names.remove(0);
+        names.reverse();
+        let Place::Object(group) = self.place(names.join(&b'/'))? else {
+            return Ok(false);
+        };
+        match Links::read(&self.bytes, group).map_err(at(group))? {
+            Some(links) => Ok(links.find(&name).map_err(at(group))?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    fn follow(&self, path: &[u8]) -> Result<Place> {
         let mut group = self.root();
         // The last name in the list is the next one to follow.
         let mut names = parts(path);
@@ -77,10 +108,10 @@ impl<B: HeaderBytes> Objects<B> {
                 return Err("it has many names".into());
             }
             let Some(links) = Links::read(&self.bytes, group).map_err(at(group))? else {
-                return Ok(None);
+                return Ok(Place::Nowhere);
             };
             let Some(link) = links.find(&name).map_err(at(group))? else {
-                return Ok(None);
+                return Ok(Place::Nowhere);
             };
             match link.target {
                 LinkTarget::Hard(address) => group = address,
@@ -96,15 +127,28 @@ impl<B: HeaderBytes> Objects<B> {
                 }
                 LinkTarget::External { file, path } => {
                     let [file, path] = [&file, &path].map(|text| String::from_utf8_lossy(text));
-                    return Err(format!("it leads to {path} of another file, {file}").into());
+                    let reason = format!("it leads to {path} of another file, {file}");
+                    return Ok(Place::Outside(reason));
                 }
                 LinkTarget::Other(class) => {
-                    return Err(format!("it leads through a link of type {class}").into());
+                    let reason = format!("it leads through a link of type {class}");
+                    return Ok(Place::Outside(reason));
                 }
             }
         }
-        Ok(Some(group))
+        Ok(Place::Object(group))
     }
+}
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// To the object with this address.
+    Object(u64),
+    /// To no object: a link is missing, or a soft link leads nowhere.
+    Nowhere,
+    /// Out of the file, as the text says: to another file, or through a user-defined link.
+    Outside(String),
 }
 
 const NO_GROUP: &str = "no group";

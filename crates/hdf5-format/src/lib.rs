@@ -81,6 +81,7 @@ pub use datatype::{
 };
 pub use driver_info::DriverInfo;
 pub use fields::Fields;
+pub use group::Place;
 pub use heap::{GlobalHeaps, LocalHeap};
 pub use image::{DatasetHeader, HeaderAttribute, Image, NewLinks, ObjectTimes};
 pub use link::{Link, LinkTarget};

@@ -6,6 +6,8 @@ use crate::heap::GlobalHeaps;
 use crate::{Fields, HeaderBytes, Objects, Result};
 
 const SHORT: &str = "an element that ends early";
+/// Elements that are looked up between two questions whether to go on.
+const AT_ONCE: usize = 1 << 10;
 
 /// An element.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,11 +48,44 @@ impl<B: HeaderBytes> Objects<B> {
     /// Elements of a type as plain values. Elements of variable length are read from their heaps. Fails if `bytes` are
     /// not whole elements, or if the elements lead to more bytes than the file has.
     pub fn values(&self, datatype: &Datatype, bytes: &[u8]) -> Result<Vec<Value>> {
-        Elements {
-            heaps: GlobalHeaps::new(&self.bytes),
-        }
-        .all(datatype, bytes)
+        self.values_while(datatype, bytes, || Ok(()))
     }
+
+    /// [`Objects::values`], which asks `go_on` now and then, and fails where that fails.
+    pub fn values_while(
+        &self,
+        datatype: &Datatype,
+        bytes: &[u8],
+        mut go_on: impl FnMut() -> Result<()>,
+    ) -> Result<Vec<Value>> {
+        let mut elements = Elements {
+            heaps: GlobalHeaps::new(&self.bytes),
+        };
+        let mut values = Vec::new();
+        for (number, element) in elements_of(datatype, bytes)?.enumerate() {
+            if number.is_multiple_of(AT_ONCE) {
+                go_on()?;
+            }
+            values.push(elements.one(datatype, element)?);
+        }
+        Ok(values)
+    }
+}
+
+/// The bytes of each element. Fails if `bytes` are not whole elements.
+fn elements_of<'b>(
+    datatype: &Datatype,
+    bytes: &'b [u8],
+) -> Result<std::slice::ChunksExact<'b, u8>> {
+    let size = datatype.size as usize;
+    if size == 0 || !bytes.len().is_multiple_of(size) {
+        return Err(format!(
+            "{} bytes, which are not whole elements of {size} bytes",
+            bytes.len()
+        )
+        .into());
+    }
+    Ok(bytes.chunks_exact(size))
 }
 
 /// Decodes elements.
@@ -60,15 +95,7 @@ struct Elements<'a, B> {
 
 impl<B: HeaderBytes> Elements<'_, B> {
     fn all(&mut self, datatype: &Datatype, bytes: &[u8]) -> Result<Vec<Value>> {
-        let size = datatype.size as usize;
-        if size == 0 || !bytes.len().is_multiple_of(size) {
-            return Err(format!(
-                "{} bytes, which are not whole elements of {size} bytes",
-                bytes.len()
-            )
-            .into());
-        }
-        let elements = bytes.chunks_exact(size);
+        let elements = elements_of(datatype, bytes)?;
         elements
             .map(|element| self.one(datatype, element))
             .collect()

@@ -57,7 +57,7 @@ pub mod model;
 pub mod netcdf;
 pub mod not_regular;
 pub mod numbers;
-mod on_demand;
+pub mod on_demand;
 pub mod origins;
 pub mod own_parts;
 pub mod ownership;

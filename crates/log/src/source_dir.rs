@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, 
 use serde::{Deserialize, Serialize};
 
 use crate::not_regular::NotRegular;
+use crate::on_demand::Handle;
 use crate::walk;
 use h5logfs_common::error::{Error, Result, is_stale};
 use h5logfs_common::held_file::HeldFile;
@@ -39,9 +41,44 @@ pub struct SourceDir {
 enum Access {
     /// The process opens files itself.
     Held(Arc<HeldFile>),
+    /// The same, where the directory is closed while others are needed more.
+    OnDemand(Arc<OnDemand>),
     /// The process must not open files. Another process opens them for it. The number is the directory's in
     /// [`SourcePath`].
     Remote(u16, Arc<dyn FileOpener>),
+}
+
+/// A directory that is opened when it is needed.
+#[derive(Debug)]
+struct OnDemand {
+    handle: Handle,
+    /// Device and inode. The path must lead to the same directory.
+    inode: (u64, u64),
+}
+
+impl OnDemand {
+    fn of(held: Arc<HeldFile>) -> io::Result<Self> {
+        let found = held.metadata()?;
+        let handle = Handle::empty();
+        handle.keep(held);
+        Ok(OnDemand {
+            handle,
+            inode: (found.dev(), found.ino()),
+        })
+    }
+
+    /// The directory at `path`, if it still is this one.
+    fn open(&self, path: &Path) -> io::Result<Arc<HeldFile>> {
+        if let Some(open) = self.handle.get() {
+            return Ok(open);
+        }
+        let again = open_directory(path)?;
+        let found = again.metadata()?;
+        if (found.dev(), found.ino()) != self.inode {
+            return Err(io::Error::other("another directory has taken its name"));
+        }
+        Ok(self.handle.keep(Arc::new(HeldFile::new(again)?)))
+    }
 }
 
 /// Opens files on behalf of a process that must not open any.
@@ -110,6 +147,30 @@ impl SourceDir {
         self
     }
 
+    /// Lets this directory and its further ones be closed while others are needed more.
+    pub fn closed_between_uses(mut self) -> Result<Self> {
+        if let (Access::Held(held), false) = (&self.access, self.is_covered) {
+            let own = OnDemand::of(Arc::clone(held));
+            let own = own.map_err(|e| Error::io(&self.path, e))?;
+            self.access = Access::OnDemand(Arc::new(own));
+        }
+        let further = self.further.into_iter().map(SourceDir::closed_between_uses);
+        self.further = further.collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    /// Whether the directory is closed while others are needed more.
+    pub fn is_closed_between_uses(&self) -> bool {
+        matches!(self.access, Access::OnDemand(_))
+    }
+
+    /// Closes the directory until it is needed again, if it may be closed.
+    pub(super) fn release(&self) {
+        if let Access::OnDemand(own) = &self.access {
+            own.handle.close();
+        }
+    }
+
     /// Adds directories in which logs of the files below this one may lie. Safe for root: the walk follows no link of
     /// another user.
     pub fn with_further(mut self, paths: &[PathBuf]) -> Result<Self> {
@@ -142,12 +203,19 @@ impl SourceDir {
     /// Calls `act` with the descriptor, and once more if the directory had to be opened again. Fails in a process that
     /// has no descriptor.
     fn in_held<T>(&self, act: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
-        let Access::Held(held) = &self.access else {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        };
-        match act(held.as_fd()) {
-            Err(e) if is_stale(&e) && self.reopen(held) => act(held.as_fd()),
-            outcome => outcome,
+        match &self.access {
+            Access::Held(held) => match act(held.as_fd()) {
+                Err(e) if is_stale(&e) && self.reopen(held) => act(held.as_fd()),
+                outcome => outcome,
+            },
+            Access::OnDemand(own) => match act(own.open(&self.path)?.as_fd()) {
+                Err(e) if is_stale(&e) => {
+                    own.handle.close();
+                    act(own.open(&self.path)?.as_fd())
+                }
+                outcome => outcome,
+            },
+            Access::Remote(..) => Err(io::ErrorKind::PermissionDenied.into()),
         }
     }
 

@@ -185,9 +185,29 @@ impl SourceFile {
     /// whether the file belongs to the log holds.
     pub fn on_demand(dir: &SourceDir, place: &SourcePath, identity: Identity) -> Result<Self> {
         let dir = dir.of(place).map_err(|e| Error::io(&place.path, e))?;
-        let file = OnDemand::new(dir.alone(), place.path.clone(), identity);
+        let file = OnDemand::new(dir.alone(), place.path.clone());
         let path = dir.full_path(&place.path);
         Ok(Self::of(Opened::OnDemand(file), path, identity))
+    }
+
+    /// Lets the file be closed while others are read more. It is opened again when it is read, and must then be in the
+    /// same state. A file of which no place is known stays open.
+    pub fn closed_between_reads(self) -> Self {
+        let file = match (self.file, &self.origin) {
+            (Opened::Held(file), Some(Origin { dir, relative })) => {
+                Opened::OnDemand(OnDemand::of_open(dir.alone(), relative.clone(), file))
+            }
+            (file, _) => file,
+        };
+        SourceFile { file, ..self }
+    }
+
+    /// Closes the descriptors of the file and of its directory until they are needed again. A file that is not
+    /// [closed between reads](SourceFile::closed_between_reads) stays open.
+    pub fn release(&self) {
+        if let Opened::OnDemand(file) = &self.file {
+            file.release();
+        }
     }
 
     /// Records that the file was opened at `relative` below `dir`. It may be opened there again.
@@ -216,7 +236,7 @@ impl SourceFile {
         match &self.file {
             Opened::Held(file) => clone(file),
             Opened::OnDemand(file) => {
-                let open = file.open()?;
+                let open = file.open(|file| self.is_same(file))?;
                 clone(&*open.ok_or(io::ErrorKind::NotFound)?)
             }
         }
@@ -395,7 +415,8 @@ impl SourceFile {
         file: &OnDemand,
         act: &mut impl FnMut(&File) -> io::Result<T>,
     ) -> Result<io::Result<T>> {
-        let opened = file.open().map_err(|e| Error::io(&self.path, e))?;
+        let opened = file.open(|file| self.is_same(file));
+        let opened = opened.map_err(|e| Error::io(&self.path, e))?;
         let opened = opened.ok_or_else(|| self.changed())?;
         Ok(act(&opened))
     }
@@ -617,6 +638,38 @@ mod tests {
             assert_eq!(whole, bytes);
             assert!(channels.iter_mut().all(|rest| rest.next().is_none()));
         }
+    }
+
+    #[test]
+    fn a_file_that_was_closed_is_opened_again_if_it_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, moved) = (dir.path().join("own"), dir.path().join("moved"));
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(own.join("file"), "text").unwrap();
+        let held = SourceDir::open(&own).unwrap().closed_between_uses();
+        let file = SourceFile::open(&held.unwrap(), Path::new("file")).unwrap();
+        let file = file.closed_between_reads();
+        assert!(file.descriptor().is_none());
+        let begin = || {
+            let read = read(&file, 0, 2);
+            file.release();
+            read
+        };
+        assert_eq!(begin(), Some(b"te".to_vec()));
+        assert_eq!(begin(), Some(b"te".to_vec()));
+        // Another directory, and another file.
+        std::fs::rename(&own, &moved).unwrap();
+        assert_eq!(begin(), None);
+        std::fs::create_dir(&own).unwrap();
+        std::fs::hard_link(moved.join("file"), own.join("file")).unwrap();
+        assert_eq!(begin(), None);
+        std::fs::remove_dir_all(&own).unwrap();
+        std::fs::rename(&moved, &own).unwrap();
+        assert_eq!(begin(), Some(b"te".to_vec()));
+        std::fs::write(own.join("other"), "text").unwrap();
+        std::fs::rename(own.join("other"), own.join("file")).unwrap();
+        let changed = file.read_exact_at(&mut [0; 2], 0);
+        assert!(matches!(changed, Err(Error::Changed { .. })), "{changed:?}");
     }
 
     #[test]

@@ -1,30 +1,23 @@
 //! The objects of an open log, and the elements of its datasets, without HDF5. `_arrays.py` turns them into groups
 //! and arrays.
 
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::vec;
 
-use h5logfs_arrays::objects::{Attribute, Dataspace, Link, LinkTarget, ObjectKind};
+use h5logfs_arrays::objects::{Attribute, Dataspace, Link, LinkTarget, ObjectKind, Place};
 use h5logfs_arrays::{Axis, Dataset, Log, Object, Reading, Selection};
 use h5logfs_common::error::Error;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::buffer::WritableBuffer;
-use crate::error::{exception, unlocked, unlocked_log};
+use crate::error::unlocked_log;
 use crate::file::OpenFile;
 use crate::plain::{described, plain_values, text};
-
-/// Time between checks for signals, and between calls of `progress`.
-const STEP: Duration = Duration::from_millis(100);
-/// Reads of fewer bytes need no supervising thread.
-const LONG: usize = 4 << 20;
+use crate::watched::{self, LONG, may_be_interrupted};
 
 /// The objects of one state of a log, which threads may share.
 #[pyclass(frozen, module = "h5logfs._native")]
@@ -47,10 +40,19 @@ impl Objects {
         unlocked_log(py, || Log::of(log).map(Objects))
     }
 
-    /// "group", "dataset" or "datatype"; None where the path leads to no object.
+    /// "group", "dataset" or "datatype"; "outside" where the path leads out of the log; None where it leads to no
+    /// object.
     fn kind(&self, py: Python<'_>, path: &str) -> PyResult<Option<&'static str>> {
-        let found = unlocked_log(py, || self.0.kind_of(path))?;
-        Ok(found.map(kind_name))
+        unlocked_log(py, || match self.0.place_of(path)? {
+            Place::Object(address) => Ok(Some(kind_name(self.0.kind_at(path, address)?))),
+            Place::Nowhere => Ok(None),
+            Place::Outside(_) => Ok(Some("outside")),
+        })
+    }
+
+    /// Whether there is a link at a path, wherever it leads.
+    fn has_link(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
+        unlocked_log(py, || self.0.has_link(path))
     }
 
     /// The address of the object at a path; None where there is none. All links to an object share its address.
@@ -137,13 +139,18 @@ impl Objects {
         Ok(list)
     }
 
-    /// A dataset, or "group" or "datatype" for another object. KeyError where there is none.
+    /// A dataset, or "group" or "datatype" for another object. KeyError where there is none in the log.
     fn object<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
-        match unlocked_log(py, || self.0.object(path))? {
-            Some(Object::Dataset(dataset)) => Elements(*dataset).into_bound_py_any(py),
-            Some(Object::Group) => kind_name(ObjectKind::Group).into_bound_py_any(py),
-            Some(Object::Datatype(_)) => kind_name(ObjectKind::Datatype).into_bound_py_any(py),
-            None => Err(PyKeyError::new_err(path.to_owned())),
+        let found = unlocked_log(py, || match self.0.place_of(path)? {
+            Place::Object(address) => self.0.object_at(path, address).map(Ok),
+            Place::Nowhere => Ok(Err(path.to_owned())),
+            Place::Outside(reason) => Ok(Err(format!("{path}: {reason}"))),
+        })?;
+        match found {
+            Ok(Object::Dataset(dataset)) => Elements::from(dataset).into_bound_py_any(py),
+            Ok(Object::Group) => kind_name(ObjectKind::Group).into_bound_py_any(py),
+            Ok(Object::Datatype(_)) => kind_name(ObjectKind::Datatype).into_bound_py_any(py),
+            Err(reason) => Err(PyKeyError::new_err(reason)),
         }
     }
 
@@ -177,7 +184,7 @@ impl Members {
             return Ok(None);
         };
         let dataset = match object {
-            Object::Dataset(dataset) => Some(Elements(*dataset)),
+            Object::Dataset(dataset) => Some(Elements::from(dataset)),
             Object::Group | Object::Datatype(_) => None,
         };
         Ok(Some((text(py, &name)?, dataset)))
@@ -195,7 +202,10 @@ impl Members {
             let path = || format!("{}{}", self.prefix, String::from_utf8_lossy(&link.name));
             let found = match link.target {
                 LinkTarget::Hard(address) => Some(self.log.object_at(&path(), address)?),
-                LinkTarget::Soft(_) => self.log.object(&path())?,
+                LinkTarget::Soft(_) => match self.log.place_of(&path())? {
+                    Place::Object(address) => Some(self.log.object_at(&path(), address)?),
+                    Place::Nowhere | Place::Outside(_) => None,
+                },
                 LinkTarget::External { .. } | LinkTarget::Other(_) => None,
             };
             if let Some(object @ (Object::Group | Object::Dataset(_))) = found {
@@ -207,20 +217,70 @@ impl Members {
 
 /// A dataset of a log.
 #[pyclass(frozen, module = "h5logfs._native")]
-pub struct Elements(Dataset);
+pub struct Elements {
+    dataset: Dataset,
+    /// Whether elements were read. The first read may have to make an index.
+    was_read: AtomicBool,
+}
+
+impl From<Box<Dataset>> for Elements {
+    fn from(dataset: Box<Dataset>) -> Self {
+        Elements {
+            dataset: *dataset,
+            was_read: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Elements {
+    /// Bytes of the box around a selection, in whole chunks. A read looks at no more than this.
+    fn most_touched(&self, selection: &Selection) -> u64 {
+        let element = u64::from(self.dataset.info().datatype.size);
+        let chunk = self.dataset.chunk().unwrap_or_default();
+        let in_chunks = |d: usize, len: u64| {
+            let side = chunk.get(d).copied().unwrap_or(1).max(1);
+            len.div_ceil(side).saturating_add(1).saturating_mul(side)
+        };
+        match selection {
+            Selection::All => u64::MAX,
+            Selection::Axes(axes) => {
+                let sides = axes.iter().zip(self.dataset.shape()).enumerate();
+                let sides = sides.map(|(d, (axis, side))| in_chunks(d, span(axis)).min(*side));
+                sides.fold(element, u64::saturating_mul)
+            }
+            Selection::Points { coordinates, .. } => {
+                let one = chunk
+                    .iter()
+                    .fold(element, |n, side| n.saturating_mul(*side));
+                one.saturating_mul(coordinates.len() as u64)
+            }
+        }
+    }
+}
+
+/// Number of indices from the first to the last one.
+fn span(axis: &Axis) -> u64 {
+    match axis {
+        Axis::Range { count, step, .. } => count.saturating_mul(*step),
+        Axis::List(indices) => {
+            let (least, most) = (indices.iter().min(), indices.iter().max());
+            most.zip(least).map_or(0, |(most, least)| most - least + 1)
+        }
+    }
+}
 
 #[pymethods]
 impl Elements {
     /// The extent; None for a dataset without a dataspace.
     #[getter]
     fn shape(&self) -> Option<Vec<u64>> {
-        shape(&self.0.info().space)
+        shape(&self.dataset.info().space)
     }
 
     /// The largest extent; None for an unlimited dimension.
     #[getter]
     fn maxshape(&self) -> Option<Vec<Option<u64>>> {
-        match &self.0.info().space {
+        match &self.dataset.info().space {
             Dataspace::Simple { max_dims, .. } => {
                 let sides = max_dims
                     .iter()
@@ -234,19 +294,19 @@ impl Elements {
     /// The datatype, as nested tuples.
     #[getter]
     fn datatype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        described(py, &self.0.info().datatype)
+        described(py, &self.dataset.info().datatype)
     }
 
     /// The shape of a chunk; None without chunks.
     #[getter]
     fn chunks(&self) -> Option<Vec<u64>> {
-        self.0.chunk().map(<[u64]>::to_vec)
+        self.dataset.chunk().map(<[u64]>::to_vec)
     }
 
     /// The filters: numbers and parameters.
     #[getter]
     fn filters(&self) -> Vec<(i32, Vec<u32>)> {
-        let filters = self.0.filters().iter();
+        let filters = self.dataset.filters().iter();
         filters
             .map(|filter| (filter.id, filter.values.clone()))
             .collect()
@@ -255,14 +315,14 @@ impl Elements {
     /// The bytes of the fill value; None for the default.
     #[getter]
     fn fill_value<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        let fill = self.0.info().fill.as_ref();
+        let fill = self.dataset.info().fill.as_ref();
         fill.map(|fill| PyBytes::new(py, fill))
     }
 
     /// The address of the object header, which references name.
     #[getter]
     fn address(&self) -> u64 {
-        self.0.address()
+        self.dataset.address()
     }
 
     /// Reads a selection into the memory of `out`. The selection is `None`, or a list with an axis per dimension, or
@@ -281,107 +341,41 @@ impl Elements {
         let selection = selected(selection)?;
         let mut out = WritableBuffer::of(out)?;
         let bytes = out.bytes();
+        let is_short = bytes.len() < LONG
+            && self.was_read.load(Ordering::Relaxed)
+            && self.most_touched(&selection) < LONG as u64;
         let reading = Reading::of(threads);
-        if bytes.len() < LONG && progress.is_none() {
-            return unlocked_log(py, || self.0.read_bytes(&selection, reading, bytes));
+        if progress.is_none() && (is_short || !may_be_interrupted(py)?) {
+            unlocked_log(py, || self.dataset.read_bytes(&selection, reading, bytes))?;
+        } else {
+            watched::read(py, progress.as_ref(), |told, stop| {
+                let reading = Reading {
+                    progress: Some(told),
+                    stop: Some(stop),
+                    ..reading
+                };
+                self.dataset.read_bytes(&selection, reading, bytes)
+            })?;
         }
-        watched(py, progress.as_ref(), |tell| {
-            let progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync) = tell;
-            let reading = Reading {
-                progress: Some(progress),
-                ..reading
-            };
-            let read = self.0.read_bytes(&selection, reading, bytes);
-            read.map_err(|e| exception(&e))
-        })
+        self.was_read.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Why the elements cannot be read, as far as this is known without reading; None if there is no reason.
     fn refusal(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        unlocked_log(py, || self.0.refusal())
+        unlocked_log(py, || self.dataset.refusal())
     }
 
     /// All elements as plain values, in row-major order. Meant for elements of variable length.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let values = unlocked_log(py, || self.0.values())?;
-        plain_values(py, &values)
-    }
-}
-
-/// Progress of a read, and whether it is to continue.
-#[derive(Default)]
-struct Watched {
-    done: AtomicU64,
-    is_stopped: AtomicBool,
-    has_ended: Mutex<bool>,
-    ended: Condvar,
-}
-
-/// Reads in a thread of its own, and meanwhile checks for signals and calls `progress`. Code inside the log must not
-/// wait for the interpreter's lock: a forking thread holds the lock and waits for those inside.
-fn watched(
-    py: Python<'_>,
-    progress: Option<&Py<PyAny>>,
-    read: impl FnOnce(&(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> PyResult<()> + Send,
-) -> PyResult<()> {
-    let state = &Watched::default();
-    thread::scope(|scope| {
-        let reader = thread::Builder::new().spawn_scoped(scope, move || {
-            let _ended = Ended(state);
-            read(&|done| {
-                state.done.fetch_max(done, Ordering::Relaxed);
-                if state.is_stopped.load(Ordering::Relaxed) {
-                    return ControlFlow::Break(());
-                }
-                ControlFlow::Continue(())
+        let values = watched::read(py, None, |told, stop| {
+            self.dataset.values(Reading {
+                progress: Some(told),
+                stop: Some(stop),
+                ..Reading::default()
             })
         })?;
-        let mut raised = None;
-        while !py.detach(|| state.has_ended_within(STEP)) {
-            let done = state.done.load(Ordering::Relaxed);
-            let told = py.check_signals().and_then(|()| match progress {
-                Some(progress) if raised.is_none() && done > 0 => {
-                    progress.call1(py, (done,)).map(drop)
-                }
-                _ => Ok(()),
-            });
-            if let Err(error) = told {
-                raised.get_or_insert(error);
-                state.is_stopped.store(true, Ordering::Relaxed);
-            }
-        }
-        let outcome = unlocked(py, || {
-            let outcome = reader.join();
-            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        if let Some(error) = raised {
-            return Err(error);
-        }
-        outcome?;
-        // Reports reads shorter than a step, too.
-        let done = state.done.load(Ordering::Relaxed);
-        let told = progress.map(|progress| progress.call1(py, (done,)));
-        told.transpose().map(drop)
-    })
-}
-
-impl Watched {
-    fn has_ended_within(&self, time: Duration) -> bool {
-        let mut has_ended = self.has_ended.lock();
-        if !*has_ended {
-            self.ended.wait_for(&mut has_ended, time);
-        }
-        *has_ended
-    }
-}
-
-/// Signals the end of a read, also after a panic.
-struct Ended<'a>(&'a Watched);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        *self.0.has_ended.lock() = true;
-        self.0.ended.notify_all();
+        plain_values(py, &values)
     }
 }
 

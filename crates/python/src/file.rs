@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use h5logfs_arrays::StopFlag;
 use h5logfs_catalog::changes::is_settled;
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
 use h5logfs_common::error::Error;
@@ -16,7 +17,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::buffer::WritableBuffer;
-use crate::error::{exception, of_plain_file, unlocked};
+use crate::error::{exception, of_plain_file, unlocked, unlocked_log};
+use crate::watched::{self, LONG, may_be_interrupted};
 
 /// An open file that threads may share: no read waits for another one or holds the interpreter's lock. There is no
 /// mutex, so a process forked while a thread reads can use the file, too.
@@ -81,7 +83,14 @@ pub fn check_options(options: OsString) -> PyResult<()> {
 }
 
 fn parsed(options: &OsStr) -> PyResult<Options> {
-    Options::parse(options).map_err(|fault| PyValueError::new_err(fault.to_string()))
+    match Options::parse(options) {
+        // A program may have hundreds of logs open.
+        Ok(options) => Ok(Options {
+            on_demand: true,
+            ..options
+        }),
+        Err(fault) => Err(PyValueError::new_err(fault.to_string())),
+    }
 }
 
 impl Content {
@@ -156,6 +165,13 @@ impl OpenFile {
         })
     }
 
+    /// Closes the descriptors of a log until it is read again.
+    fn release(&self, py: Python<'_>) {
+        if let Content::Log(log) = &self.content {
+            py.detach(|| log.release());
+        }
+    }
+
     /// Whether both are the same state of one log. Plain files have no states.
     fn is_same(&self, other: &OpenFile) -> bool {
         let states = self.log().zip(other.log());
@@ -197,7 +213,7 @@ impl OpenFile {
         let mut buffer = WritableBuffer::of(buffer)?;
         let bytes = buffer.bytes();
         let (begin, taken) = self.advance(py, bytes.len())?;
-        let outcome = unlocked(py, || self.fill(begin, &mut bytes[..taken]));
+        let outcome = self.fill(py, begin, &mut bytes[..taken]);
         outcome.inspect_err(|_| self.go_back(begin, taken))
     }
 
@@ -221,8 +237,7 @@ impl OpenFile {
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
         let mut buffer = WritableBuffer::of(buffer)?;
-        let bytes = buffer.bytes();
-        unlocked(py, || self.fill(offset, bytes))
+        self.fill(py, offset, buffer.bytes())
     }
 }
 
@@ -280,7 +295,7 @@ impl OpenFile {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let mut filled = 0;
         let bytes = PyBytes::new_with(py, len, |buf| {
-            filled = unlocked(py, || self.fill(offset, buf))?;
+            filled = self.fill(py, offset, buf)?;
             Ok(())
         })?;
         match bytes.as_bytes().get(..filled) {
@@ -290,23 +305,47 @@ impl OpenFile {
         }
     }
 
-    fn fill(&self, offset: u64, buf: &mut [u8]) -> PyResult<usize> {
-        match &self.content {
-            Content::Log(log) => log.read_at(offset, buf).map_err(|e| exception(&e)),
-            Content::Plain(file) => self.fill_plain(file, offset, buf),
+    /// Fills `buf` from `offset` without the interpreter's lock. Returns the number of bytes.
+    fn fill(&self, py: Python<'_>, offset: u64, buf: &mut [u8]) -> PyResult<usize> {
+        if buf.len() >= LONG && may_be_interrupted(py)? {
+            return watched::read(py, None, |_, stop| self.fill_until(Some(stop), offset, buf));
         }
+        unlocked_log(py, || self.fill_until(None, offset, buf))
     }
 
-    fn fill_plain(&self, file: &File, offset: u64, buf: &mut [u8]) -> PyResult<usize> {
-        let mut filled = 0;
-        while filled < buf.len() {
-            match file.read_at(&mut buf[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(of_plain_file(&self.path, e)),
+    fn fill_until(
+        &self,
+        stop: Option<&StopFlag>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize, Error> {
+        match (&self.content, stop) {
+            (Content::Log(log), None) => log.read_at(offset, buf),
+            (Content::Log(log), Some(stop)) => log.read_until(stop, offset, buf),
+            (Content::Plain(file), stop) => {
+                let filled = fill_plain(file, stop, offset, buf);
+                filled.map_err(|e| Error::io(&self.path, e))
             }
         }
-        Ok(filled)
     }
+}
+
+fn fill_plain(
+    file: &File,
+    stop: Option<&StopFlag>,
+    offset: u64,
+    buf: &mut [u8],
+) -> io::Result<usize> {
+    let is_stopped = || stop.is_some_and(|stop| stop.stopped().is_some());
+    let mut filled = 0;
+    while filled < buf.len() && !is_stopped() {
+        let end = buf.len().min(filled + LONG);
+        match file.read_at(&mut buf[filled..end], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
 }

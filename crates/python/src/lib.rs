@@ -8,6 +8,7 @@
 //! | `buffer` | memory of Python objects, into which files are read |
 //! | `changes` | detects changes of a log |
 //! | `references` | where the chunks of an open log lie in its files |
+//! | `watched` | reads that Ctrl-C ends |
 //! | `error` | errors as Python exceptions |
 //!
 //! The rest of the package is written in Python: `python/h5logfs`.
@@ -19,6 +20,7 @@ mod error;
 mod file;
 mod plain;
 mod references;
+mod watched;
 
 use pyo3::prelude::*;
 

@@ -229,6 +229,33 @@ def test_ctrl_c_ends_a_read(threads: int, slow: Path) -> None:
     assert reader.returncode == 0 and rest.endswith("interrupted\n")
 
 
+INTERRUPTED_INSIDE = """
+import signal, sys, time, h5logfs
+array = h5logfs.Log(sys.argv[1])["x"]
+key = slice(None, None, 2), slice(None, None, 3), slice(None, None, 5)
+wanted = array[key]
+begin = time.monotonic()
+array[key]
+whole = time.monotonic() - begin
+def interrupt(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, whole / 10)
+begin = time.monotonic()
+try:
+    array[key]
+except KeyboardInterrupt:
+    print(whole > 2 * (time.monotonic() - begin - 0.1), wanted.nbytes < 4 << 20, (array[key] == wanted).all())
+"""
+
+
+def test_ctrl_c_ends_a_read_of_little_that_takes_long(tmp_path: Path) -> None:
+    values = np.arange(1 << 23, dtype="<i4").reshape(128, 256, 256)
+    log_writer.write(tmp_path / "small.h5", {"x": log_writer.Dataset(values, (1, 4, 32), (16, 256, 256))})
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED_INSIDE, tmp_path / "small.h5"], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("True True True\n", "")
+
+
 def test_the_example_of_batches_runs(large: Path) -> None:
     example = ROOT / "examples" / "python" / "batches.py"
     found = subprocess.run([sys.executable, example, large, "x", "16"], capture_output=True, text=True, check=True)

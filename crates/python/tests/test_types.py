@@ -79,7 +79,7 @@ def fault(path: str) -> str | None:
 
 h5logfs.Log("run.h5").flush.number  # union-attr
 h5logfs.Log("run.h5", threads="2")  # arg-type
-h5logfs.Log("run.h5")["T"].shape  # union-attr
+h5logfs.Log("run.h5")[3]  # index
 h5logfs.open(1.5)  # arg-type
 h5logfs.open("run.h5").read_at("0", 8)  # arg-type
 for log in h5logfs.follow("run.h5", timeout="1"):  # arg-type
@@ -93,3 +93,12 @@ def test_programs_are_told_of_wrong_uses_and_of_no_others(tmp_path: Path) -> Non
     found = re.findall(r"^program\.py:(\d+): error: .* \[([a-z-]+)\]$", said, re.MULTILINE)
     lines = enumerate(PROGRAM.splitlines(), 1)
     assert found == [(str(number), line.split("  # ")[1]) for number, line in lines if "  # " in line], said
+
+
+def test_samples_of_the_documents_are_right_for_mypy(tmp_path: Path) -> None:
+    blocks = [block for page in (ROOT / "docs").glob("*.md") for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S)]
+    samples = [block for block in blocks if "h5logfs" in block]
+    for number, sample in enumerate(samples):
+        (tmp_path / f"sample{number}.py").write_text(sample)
+    said = mypy(tmp_path, *[f"sample{number}.py" for number in range(len(samples))])
+    assert len(samples) > 5 and said.startswith("Success"), said

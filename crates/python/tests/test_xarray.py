@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import random
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import h5py
@@ -197,3 +199,54 @@ def test_a_file_in_several_parts_is_read_as_the_file_that_they_make_up():
         with xarray.open_dataset(parts, engine="h5logfs", phony_dims="sort") as dataset:
             assert len(dataset.variables) > 0
             xarray.testing.assert_identical(dataset.load(), plain.load())
+
+
+def test_the_engine_takes_the_arguments_of_h5netcdf(expected) -> None:
+    class Counted:
+        """A lock that counts its uses."""
+
+        used = 0
+
+        def __enter__(self):
+            self.used += 1
+
+        def __exit__(self, *_):
+            pass
+
+    lock = Counted()
+    arguments = {"format": "NETCDF4", "storage_options": {}, "lock": lock}
+    with xarray.open_dataset(LOG, engine="h5logfs", **arguments) as dataset:
+        xarray.testing.assert_identical(dataset.load(), expected)
+    assert lock.used >= len(expected.data_vars)
+    for lock in (False, None, threading.Lock()):
+        xarray.open_dataset(LOG, engine="h5logfs", lock=lock, format=None, storage_options=None, phony_dims=None).close()
+    with pytest.raises(ValueError, match="invalid format"):
+        xarray.open_dataset(LOG, engine="h5logfs", format="NETCDF3")
+
+
+@pytest.mark.parametrize("log", [LOG, EXPECTED], ids=["log", "plain"])
+def test_file_objects_are_read(log: Path, expected) -> None:
+    def fsspec_file():
+        return pytest.importorskip("fsspec").open(log).open()
+
+    makes = [lambda: h5logfs.open(log), lambda: open(log, "rb"), fsspec_file]
+    if log == EXPECTED:
+        makes += [lambda: io.BytesIO(log.read_bytes()), lambda: log.read_bytes()]
+    for make in makes:
+        with xarray.open_dataset(make(), engine="h5logfs") as dataset:
+            xarray.testing.assert_identical(dataset.load(), expected)
+    backend = xarray.backends.list_engines()["h5logfs"]
+    assert backend.guess_can_open(h5logfs.open(log)) == (log == LOG)
+    with pytest.raises(ValueError, match="no_such_option"):
+        xarray.open_dataset(io.BytesIO(b""), engine="h5logfs", backend_kwargs={"no_such_option": 1})
+
+
+def test_a_plain_file_among_logs_is_opened_too(runs: list[Path], expected) -> None:
+    with xarray.open_mfdataset(
+        [*runs, EXPECTED], engine="h5logfs", combine="nested", concat_dim="run", data_vars="all", coords="minimal",
+        compat="override", join="override",
+    ) as dataset:
+        assert dataset.sizes["run"] == 5
+        name = next(name for name, variable in expected.data_vars.items() if variable.dtype.kind == "f")
+        for number in range(5):
+            np.testing.assert_array_equal(dataset[name][number], expected[name])

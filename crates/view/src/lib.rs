@@ -255,6 +255,15 @@ impl View {
         held.count()
     }
 
+    /// Closes the descriptors that may be closed: of the files, their directories, and the place on disk for indexes.
+    /// They are opened again when they are needed.
+    pub fn release(&self) {
+        self.sources.iter().for_each(SourceFile::release);
+        if let Some(saved) = &self.saved {
+            saved.release();
+        }
+    }
+
     /// The file of the log whose bytes are exactly those of the canonical file, if there is one.
     pub fn only_file(&self) -> Option<&SourceFile> {
         let flat = self.snapshot.log.layout().flat()?;
@@ -488,6 +497,10 @@ fn open_sources(
             Some(guard) => file.guarded_by(Arc::clone(guard) as Arc<dyn Guard>),
             None => file,
         });
+    }
+    if dir.is_closed_between_uses() {
+        let sources = sources.into_iter();
+        return Ok(sources.map(SourceFile::closed_between_reads).collect());
     }
     Ok(sources)
 }

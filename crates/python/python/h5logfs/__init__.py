@@ -40,10 +40,12 @@ from ._references import References, references
 if TYPE_CHECKING:
     from ._arrays import Array, Attributes, Group
     from ._store import ZarrStore
+    from ._types import Empty
 
 __all__ = [
     "Array",
     "Attributes",
+    "Empty",
     "File",
     "Flush",
     "Follower",
@@ -71,6 +73,10 @@ def __getattr__(name: str) -> Any:
         from . import _arrays
 
         found: Any = getattr(_arrays, name)
+    elif name == "Empty":
+        from . import _types
+
+        found = _types.Empty
     elif name == "ZarrStore":
         # The store needs zarr.
         from . import _store

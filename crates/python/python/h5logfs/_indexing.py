@@ -21,11 +21,15 @@ class Plan(NamedTuple):
     """The index that picks the answer from what is read; None if all of it is the answer."""
     drop: tuple[int, ...] = ()
     """Dimensions of length one that the answer lacks."""
+    is_scalar: bool = True
+    """Whether an answer without dimensions is a scalar. With an ellipsis in the index it is an array, as in numpy."""
 
     def apply(self, array: np.ndarray[Any, Any]) -> Any:
         """The answer, given what was read."""
-        found = array if self.pick is None else array[self.pick]
-        return found.squeeze(self.drop) if self.drop else found
+        found = array if self.pick is None else array[(*self.pick, ...)]
+        if self.drop:
+            found = found.squeeze(self.drop)
+        return found[()] if self.is_scalar and found.ndim == 0 else found
 
 
 # Points are read one by one where the box of all combinations of their coordinates has this many times as many
@@ -36,12 +40,13 @@ _SPARSE = 8
 def plan(key: Any, shape: tuple[int, ...]) -> Plan:
     """A plan for `array[key]`. Raises IndexError as numpy does."""
     items = _items(key, shape)
+    is_scalar = not _has_ellipsis(key)
     arrays = [item for item in items if isinstance(item, np.ndarray)]
     if len(arrays) == len(items) == len(shape) and len(items) > 1:
         points = list(np.broadcast_arrays(*arrays))
         if points[0].size * _SPARSE < np.prod([np.unique(array).size for array in arrays], dtype=float):
-            return _of_points(points)
-    return _of_box(items, shape)
+            return _of_points(points)._replace(is_scalar=is_scalar)
+    return _of_box(items, shape)._replace(is_scalar=is_scalar)
 
 
 def outer(key: Any, shape: tuple[int, ...]) -> Plan:
@@ -49,13 +54,29 @@ def outer(key: Any, shape: tuple[int, ...]) -> Plan:
     items = _items(key, shape)
     if any(isinstance(item, np.ndarray) and item.ndim != 1 or item is None for item in items):
         raise IndexError("an outer index takes integers, slices, and lists of one dimension")
-    found = _of_box(items, shape)
+    found = _of_box(items, shape)._replace(is_scalar=not _has_ellipsis(key))
     if not any(isinstance(item, np.ndarray) for item in items):
         return found
     assert found.pick is not None
     each = [np.arange(side)[part] for part, side in zip(found.pick, found.shape)]
     drop = tuple(place for place, part in enumerate(each) if part.ndim == 0)
     return found._replace(pick=np.ix_(*[np.atleast_1d(part) for part in each]), drop=drop)
+
+
+def names_in(key: Any) -> tuple[list[str], Any]:
+    """The names of members in an index, and the index without them. All elements are meant where nothing else is."""
+    if isinstance(key, str):
+        return [key], ()
+    if isinstance(key, list) and key and all(isinstance(part, str) for part in key):
+        return key, ()
+    if not isinstance(key, tuple):
+        return [], key
+    names = [part for part in key if isinstance(part, str)]
+    return names, tuple(part for part in key if not isinstance(part, str)) if names else key
+
+
+def _has_ellipsis(key: Any) -> bool:
+    return any(part is Ellipsis for part in (key if isinstance(key, tuple) else (key,)))
 
 
 def _items(key: Any, shape: tuple[int, ...]) -> list[Any]:

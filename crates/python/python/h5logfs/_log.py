@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time as clock
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
-from . import _native
+from . import _native, _options
 from ._file import LogFile, Path, _fspath
 
 if TYPE_CHECKING:
     import h5py
+    import numpy as np
 
     from ._arrays import Array, Attributes, Group
 
@@ -57,7 +58,40 @@ class NotALog(ValueError):
     """The file is not a log."""
 
 
-class Log(Mapping[str, "Union[Group, Array]"]):
+class State:
+    """One state of a log, open. Its groups and arrays have it, so none of them needs the `Log`."""
+
+    def __init__(self, path: str, file: LogFile, changes: _native.Changes, threads: int) -> None:
+        self.path, self.file, self.changes, self.threads = path, file, changes, threads
+        #: What is known of it stays known after `close`.
+        self.known = file._open_file()
+
+    @property
+    def flush(self) -> Optional[Flush]:
+        """The flush that left it."""
+        return _flush(self.known.flush)
+
+    def native(self) -> _native.OpenFile:
+        """The file to read. ValueError after `close`."""
+        if self.file.closed:
+            raise ValueError(f"{self.path}: this Log was closed, and cannot be read any more")
+        return self.known
+
+    def place(self) -> tuple[str, dict[str, Any]]:
+        """The path and options with which another process opens this state, whatever its working directory."""
+        options, flush = _without_moment(self.file.options), self.flush
+        if flush is not None:
+            options["at_flush"] = flush.number
+        return self.file._absolute, {**options, "threads": self.threads}
+
+    def close(self) -> None:
+        """Closes the files. Nothing of this state can be read any more."""
+        if not self.file.closed:
+            self.known.release()
+            self.file.close()
+
+
+class Log(Mapping[str, Any]):
     """One state of a log: the newest flush, until `refresh` moves on to a newer one. It is also the log's root group:
     `log["group/T"][-1]` reads with all cores and without HDF5. See `Group` and `Array`.
 
@@ -65,17 +99,32 @@ class Log(Mapping[str, "Union[Group, Array]"]):
     an ordinary HDF5 file: its last state, which is closed. A netCDF file whose burst-buffer logs are gone is shown as
     netCDF-4, as the logs were.
 
+    `close`, or the end of a `with` block, closes the files. Any number of logs may be open: all of them keep at most a
+    quarter of the descriptors of the process, and the least recently used files are closed until they are read again.
+    A file that was replaced or deleted meanwhile then raises LogError.
+
     `threads`: number of threads that read an array; by default one per core that the process may use. The other options
     are those of `h5logfs.open`. Raises what `open` raises, and ValueError for a file that is not a log.
     """
 
     def __init__(self, path: Path, *, threads: int = 0, **options: Any) -> None:
         self._path = _fspath(path)
-        self._threads = threads
+        self._threads = _options.threads(threads)
         self._options = dict(options)
         self._changes = _native.Changes(self._path)
-        self._file = self._opened()
+        self._state = self._opened()
         self._root: Optional[Group] = None
+
+    def close(self) -> None:
+        """Closes the files of the log. Its groups and arrays can then be read no more; files from `open` and `file` can. A
+        second call does nothing."""
+        self._state.close()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def path(self) -> str:
@@ -85,22 +134,23 @@ class Log(Mapping[str, "Union[Group, Array]"]):
     @property
     def flush(self) -> Optional[Flush]:
         """The flush that left this state; None for a closed log, and for one whose flushes have no numbers."""
-        return _flush(self._native().flush)
+        return self._state.flush
 
     @property
     def closed(self) -> bool:
         """Whether the log is closed: no flush follows, unless a job opens it again."""
-        return self._native().is_closed
+        return self._state.known.is_closed
 
     def refresh(self) -> bool:
         """Moves on to the newest state. Returns whether the state has changed. Costs two system calls where nothing has
         changed."""
+        own = self._state.native()
         if not self._changes.look():
             return False
-        file = self._opened()
-        if file._open_file().is_same(self._native()):
+        state = self._opened()
+        if state.known.is_same(own):
             return False
-        self._file, self._root = file, None
+        self._state, self._root = state, None
         return True
 
     def at(self, flush: Optional[int] = None, time: Union[datetime, str, None] = None) -> Log:
@@ -115,7 +165,9 @@ class Log(Mapping[str, "Union[Group, Array]"]):
 
     def open(self) -> LogFile:
         """This state as a binary file: the bytes of its canonical HDF5 file."""
-        file, flush = self._file._again(), self.flush
+        # Raises after `close`.
+        self._state.native()
+        file, flush = self._state.file._again(), self.flush
         if flush is not None:
             # Newer flushes may exist where the file is unpickled.
             file._options = {**_without_moment(file._options), "at_flush": flush.number}
@@ -137,6 +189,16 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         """The attributes of the root group."""
         return self._group().attrs
 
+    @property
+    def name(self) -> str:
+        """The path of the root group, "/"."""
+        return "/"
+
+    @property
+    def parent(self) -> Group:
+        """The root group itself, as in h5py."""
+        return self._group()
+
     def groups(self) -> dict[str, Group]:
         """The groups in the root group."""
         return self._group().groups()
@@ -153,8 +215,16 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         """The groups and arrays in the root group."""
         return self._group().values()
 
-    def __getitem__(self, path: str) -> Union[Group, Array]:
-        return self._group()[path]
+    def visit(self, call: Callable[[str], Any]) -> Any:
+        """`Group.visit` of the root group."""
+        return self._group().visit(call)
+
+    def visititems(self, call: Callable[[str, Any], Any]) -> Any:
+        """`Group.visititems` of the root group."""
+        return self._group().visititems(call)
+
+    def __getitem__(self, key: Union[str, bytes, np.uint64]) -> Any:
+        return self._group()[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._group())
@@ -166,37 +236,42 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         return path in self._group()
 
     def __bool__(self) -> bool:
-        return True
+        """Whether the files are open."""
+        return not self._state.file.closed
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        path, options = self._place()
+        path, options = self._state.place()
         return _opened_again, (path, options)
 
     def __repr__(self) -> str:
+        if not self:
+            return f"<h5logfs.Log {self._path!r}, not open>"
         flush = self.flush
         unclosed = "not closed" if flush is None else f"flush {flush.number}"
         state = "closed" if self.closed else unclosed
         return f"<h5logfs.Log {self._path!r}, {state}>"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+    def _repr_html_(self) -> str:
+        """The groups and arrays, as a table for notebooks."""
+        from ._html import of_group, of_text
+
+        return of_group(repr(self), self._group()) if self else of_text(repr(self))
 
     def _group(self) -> Group:
         if self._root is None:
             # Only arrays need numpy.
             from ._arrays import root
 
-            self._root = root(self)
+            self._root = root(self._state)
         return self._root
 
-    def _place(self) -> tuple[str, dict[str, Any]]:
-        """The path and options with which another process opens this state, whatever its working directory."""
-        options, flush = _without_moment(self._file.options), self.flush
-        if flush is not None:
-            options["at_flush"] = flush.number
-        return os.path.abspath(self._path), {**options, "threads": self._threads}
-
-    def _opened(self) -> LogFile:
+    def _opened(self) -> State:
         file = LogFile(self._path, **self._options)
         if not file.is_log and self._changes.lies_beside:
             # The file beside which the log lay has the data now.
@@ -207,19 +282,16 @@ class Log(Mapping[str, "Union[Group, Array]"]):
             file.close()
             raise NotALog(f"{self._path}: not a log")
         self._changes.learn(native)
-        return file
+        return State(self._path, file, self._changes, self._threads)
 
     def _newest(self) -> Log:
         """The newest state as an object of its own."""
         newest = Log.__new__(Log)
         newest._path, newest._threads, newest._options = self._path, self._threads, self._options
         newest._changes = _native.Changes(self._path)
-        newest._changes.learn(self._native())
-        newest._file, newest._root = newest._opened(), None
+        newest._changes.learn(self._state.known)
+        newest._state, newest._root = newest._opened(), None
         return newest
-
-    def _native(self) -> _native.OpenFile:
-        return self._file._open_file()
 
 
 def _opened_again(path: str, options: dict[str, Any]) -> Log:
@@ -271,7 +343,7 @@ class Follower:
 
     def _told(self, log: Log) -> Log:
         self._last = log
-        self._changes.learn(log._native())
+        self._changes.learn(log._state.known)
         return log
 
     def _newer(self, last: Log) -> Optional[Log]:
@@ -279,7 +351,7 @@ class Follower:
         if not self._changes.wait(_STEP):
             return None
         newer = self._newest(last)
-        return None if newer._native().is_same(last._native()) else newer
+        return None if newer._state.known.is_same(last._state.known) else newer
 
     def _newest(self, last: Log) -> Log:
         """The newest state. Retries after a failure while the log changes."""

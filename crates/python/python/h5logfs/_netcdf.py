@@ -220,7 +220,7 @@ class Group:
 
     def _add_array(self, name: str) -> Counter[int]:
         """Adds a dataset. Returns the sizes of its dimensions that have no name."""
-        array, attributes = self._file.item(self._group[name])  # type: ignore[arg-type]
+        array, attributes = self._file.item(self._group[name])
         if array._shape is None:
             self._refused = NotNetcdf(f"the dataset {array.path} has no dataspace")
             return Counter()
@@ -235,7 +235,7 @@ class Group:
         """Records the scales of each dimension of a dataset. Returns its sides if it has no scale at all."""
         if not array.ndim:
             return Counter()
-        listed = attributes.get("DIMENSION_LIST")
+        listed = attributes.elements("DIMENSION_LIST")
         scales = [[path for path in each if path is not None] for each in ([] if listed is None else listed)]
         if not any(scales):
             labels = self._labels[name] = self._labelled(array, attributes)
@@ -249,7 +249,7 @@ class Group:
     def _labelled(self, array: Array, attributes: Attributes) -> list[Optional[str]]:
         """A name, or None, for each dimension of a dataset without scales. The name is the dimension's label, as ADIOS2 steps
         have, unless another dimension has this label and another size."""
-        labels = attributes.get("DIMENSION_LABELS")
+        labels = attributes.elements("DIMENSION_LABELS")
         texts = ["" if label is None else str(label) for label in ([] if labels is None else np.ravel(labels).tolist())]
         found: list[Optional[str]] = [None] * array.ndim
         if len(texts) != array.ndim or array.maxshape is None:
@@ -267,17 +267,17 @@ class Group:
         dimension."""
         if (dimension, "dataset") not in self._members:
             return True
-        return self._file.item(self._group[dimension])[0]._shape == (size,)  # type: ignore[arg-type]
+        return self._file.item(self._group[dimension])[0]._shape == (size,)
 
     def _dimension(self, array: Array, attributes: Attributes) -> Dimension:
         if not array.ndim:
             raise NotNetcdf(f"the dimension scale {array.path} has no extent")
         own = self._file.labelled
         self._file.labelled += 1
-        number = attributes.get("_Netcdf4Dimid")
+        number = attributes.elements("_Netcdf4Dimid")
         is_unlimited = array.maxshape == (None,)
         size = array.shape[0]
-        users = attributes.get("REFERENCE_LIST") if is_unlimited else None
+        users = attributes.elements("REFERENCE_LIST") if is_unlimited else None
         for address, axis in [] if users is None else np.atleast_1d(users).tolist():
             path = self._group._objects.path_of(address)
             if path is not None:
@@ -310,7 +310,7 @@ class Group:
         return Variable(array, dimensions, shape, _attributes(attributes, array.path), next(iter(named), None))
 
     def _names(self, name: str, array: Array, attributes: Attributes) -> tuple[str, ...]:
-        coordinates = attributes.get("_Netcdf4Coordinates")
+        coordinates = attributes.elements("_Netcdf4Coordinates")
         if coordinates is not None and attributes.get("CLASS") == "DIMENSION_SCALE":
             by_number = self._by_number()
             if any(number not in by_number for number in np.ravel(coordinates).tolist()):
@@ -385,7 +385,7 @@ def _value(attributes: Attributes, name: str) -> Any:
     """The value of an attribute as netCDF programs return it: a single element is not an array, and arrays of texts are
     lists."""
     described = attributes.described(name)
-    value = attributes[name]
+    value = attributes.elements(name)
     is_character = described[0] == "text" and described[1] == 1
     if value is None:
         return b"" if is_character else np.array([], _types.dtype(described))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any, Iterable, Union
 
@@ -16,6 +17,22 @@ def text(options: dict[str, Any]) -> str:
 def pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
     """Pairs of an option and its value as text. A list makes a pair for each of its values, None makes none."""
     return [(name, single) for name, value in options.items() for single in _values(name, value)]
+
+
+def threads(number: Any) -> int:
+    """A number of threads, where 0 stands for one per core. TypeError or ValueError for anything else."""
+    if isinstance(number, bool):
+        raise TypeError(f"threads={number!r}: a whole number was expected")
+    try:
+        number = operator.index(number)
+    except TypeError:
+        raise TypeError(f"threads={number!r}: a whole number was expected") from None
+    if not 0 <= number <= _MOST_THREADS:
+        raise ValueError(f"threads={number}: a number from 0 (one per core) to {_MOST_THREADS} was expected")
+    return int(number)
+
+
+_MOST_THREADS = 1 << 16
 
 
 def _values(name: str, value: Value) -> list[str]:

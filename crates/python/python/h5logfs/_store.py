@@ -19,7 +19,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Sto
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.dtype import parse_dtype
 
-from . import _netcdf, _types
+from . import _netcdf, _options, _types
 from ._arrays import Array, Attributes
 from ._file import Path
 from ._log import Log
@@ -50,8 +50,9 @@ class ZarrStore(Store):
         super().__init__(read_only=True)
         # Other processes may have another working directory.
         self._path = os.path.abspath(os.fsdecode(os.fspath(path)))
-        self._options = {**options, "threads": threads}
+        self._options = {**options, "threads": _options.threads(threads)}
         self._opening = threading.Lock()
+        self._log: Optional[Log] = None
         self._found: Optional[_Tree] = None
 
     def __eq__(self, other: object) -> bool:
@@ -73,6 +74,12 @@ class ZarrStore(Store):
         if not read_only:
             raise ValueError(f"{self._path}: the store of a log is read-only")
         return _again(self._path, self._options)
+
+    def close(self) -> None:
+        """Closes the files of the log. Values that are read later open them again."""
+        if self._log is not None:
+            self._log._state.known.release()
+        super().close()
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: Optional[ByteRequest] = None
@@ -143,7 +150,8 @@ class ZarrStore(Store):
     def _tree(self) -> _Tree:
         with self._opening:
             if self._found is None:
-                self._found = _Tree(Log(self._path, **self._options))
+                self._log = Log(self._path, **self._options)
+                self._found = _Tree(self._log)
             return self._found
 
 
@@ -225,7 +233,7 @@ class _Tree:
     def _put_array(self, path: str, name: str, array: Array, dimensions: tuple[str, ...]) -> None:
         reason = "Zarr stores use its name for something else" if name in TAKEN else _refusal(array)
         if reason is not None:
-            warnings.warn(f"{array._objects.log.path}: dataset {array.path} is left out: {reason}", stacklevel=2)
+            warnings.warn(f"{array._objects.state.path}: dataset {array.path} is left out: {reason}", stacklevel=2)
             return
         self._arrays[path.strip("/")] = chunks = _Chunks(array)
         self._put(path, chunks.metadata(dimensions))
@@ -359,7 +367,7 @@ def _has_elements(described: _types.Described) -> bool:
 
 
 def _attributes(attributes: Attributes, dtype: Optional[np.dtype[Any]]) -> dict[str, Any]:
-    found = {name: plain(attributes[name]) for name in attributes if name not in _netcdf.HIDDEN}
+    found = {name: plain(attributes.elements(name)) for name in attributes if name not in _netcdf.HIDDEN}
     if dtype is not None and "_FillValue" in found:
         found["_FillValue"] = _encoded_fill(found["_FillValue"], dtype)
     return found

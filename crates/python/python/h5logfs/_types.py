@@ -12,6 +12,26 @@ import numpy as np
 Described = tuple[Any, ...]
 
 
+class Empty:
+    """The content of a dataset or an attribute without a dataspace: a type without elements. It equals the
+    `h5py.Empty` of the same type."""
+
+    shape = None
+    size = None
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+    def __eq__(self, other: object) -> bool:
+        return getattr(other, "shape", ()) is None and bool(getattr(other, "dtype", None) == self.dtype)
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        return f"h5logfs.Empty(dtype={self.dtype!r})"
+
+
 def dtype(described: Described) -> np.dtype[Any]:
     """The numpy type. Elements of variable length are objects: `str`, or arrays."""
     kind, size = described[0], described[1]
@@ -64,7 +84,10 @@ def _text(text: bytes) -> str:
 def _converted(described: Described, value: Any) -> Any:
     """A plain value as an element of an array of this type."""
     kind = described[0]
-    if kind in ("text", "opaque", "bitfield", "integer", "float", "extended", "enumeration"):
+    if kind == "opaque":
+        own = dtype(described)
+        return value if own.kind == "V" else np.frombuffer(value, own)[0]
+    if kind in ("text", "bitfield", "integer", "float", "extended", "enumeration"):
         return value
     if kind == "variable_text":
         return _text(value)
@@ -97,6 +120,21 @@ def _extended(described: Described) -> np.dtype[Any]:
     own = np.dtype(np.longdouble)
     is_own = not big and own.itemsize == size and np.finfo(own).nmant == 63
     return own if is_own else np.dtype(f"V{size}")
+
+
+def _opaque(described: Described) -> np.dtype[Any]:
+    """Bytes, or the type of numpy that h5py has noted in the tag, as for `datetime64`."""
+    _, size, tag = described
+    marker, _, name = tag.partition(":")
+    if marker == "NUMPY":
+        found: np.dtype[Any]
+        try:
+            found = np.dtype(name)
+        except (TypeError, ValueError, SyntaxError):
+            found = np.dtype(object)
+        if found.itemsize == size and not found.hasobject and found.subdtype is None and found.names is None:
+            return np.dtype(found, metadata={"h5py_opaque": True})
+    return np.dtype(f"V{size}")
 
 
 def _integer(described: Described) -> np.dtype[Any]:
@@ -152,6 +190,7 @@ _MADE: dict[str, Callable[[Described], np.dtype[Any]]] = {
     "float": _number("f"),
     "extended": _extended,
     "bitfield": _number("u"),
+    "opaque": _opaque,
     "text": lambda described: np.dtype(f"S{described[1]}"),
     "variable_text": lambda _: np.dtype(object),
     "variable_list": lambda _: np.dtype(object),

@@ -47,7 +47,7 @@ def follow(
 def _of(log: Log, arguments: dict[str, Any]) -> Optional[xarray.Dataset]:
     """The dataset of one state. None where the job has closed the log meanwhile: the closed log is the next state."""
     # The log's options decide how a file is shown that is no longer a log.
-    options = {**arguments, **log._file.options}
+    options = {**arguments, **log._state.file.options}
     if log.closed:
         return xarray.open_dataset(log.path, engine="h5logfs", **options)
     if log.flush is not None:

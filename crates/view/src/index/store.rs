@@ -26,7 +26,7 @@ mod key;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use h5logfs_common::held_file::HeldFile;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_log::on_demand::Handle;
 
 pub use flight::Flight;
 pub use key::{FileState, FileTime, StoreKey};
@@ -64,7 +65,7 @@ const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// A directory of items. Threads and processes can share it.
 #[derive(Debug)]
 pub struct Store {
-    held: HeldFile,
+    directory: Directory,
     /// Path of the directory, for messages only.
     path: PathBuf,
     /// The most bytes that all items together may have.
@@ -76,18 +77,51 @@ pub struct Store {
     warned: AtomicBool,
 }
 
+/// The directory of a store.
+#[derive(Debug)]
+enum Directory {
+    Held(Arc<HeldFile>),
+    /// Closed while other files are needed more.
+    OnDemand(Handle),
+}
+
 impl Store {
     /// Opens the directory at `path`, which may grow to `size` bytes. Makes it where only its parent is there. Fails
     /// where other users could have put something into it.
     pub fn open(path: &Path, size: u64) -> io::Result<Self> {
-        Ok(Store {
-            held: HeldFile::new(directory::open(path)?.into())?,
+        let held = HeldFile::new(directory::open(path)?.into())?;
+        Ok(Store::of(Directory::Held(Arc::new(held)), path, size))
+    }
+
+    /// [`Store::open`] for a directory that is closed while other files are needed more.
+    pub fn open_on_demand(path: &Path, size: u64) -> io::Result<Self> {
+        let store = Store::of(Directory::OnDemand(Handle::empty()), path, size);
+        store.fd()?;
+        Ok(store)
+    }
+
+    fn of(directory: Directory, path: &Path, size: u64) -> Self {
+        Store {
+            directory,
             path: path.to_owned(),
             size,
             allowance: Mutex::new(evict::allowance(size)),
             evicting: Mutex::default(),
             warned: AtomicBool::new(false),
-        })
+        }
+    }
+
+    /// Opens a directory that may be closed again, as far as it is not open. Fails where it cannot be used any more.
+    pub fn reopen(&self) -> io::Result<()> {
+        self.release();
+        self.fd().map(drop)
+    }
+
+    /// Closes a directory that may be closed.
+    fn release(&self) {
+        if let Directory::OnDemand(handle) = &self.directory {
+            handle.close();
+        }
     }
 
     /// The entry of one state of a log file. It may have no items yet.
@@ -102,14 +136,22 @@ impl Store {
     }
 
     fn open_below(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        open_below(self.fd()?, path, flags, Mode::empty())
+        open_below(self.fd()?.as_fd(), path, flags, Mode::empty())
     }
 
     /// The directory. Fails where the program has closed its descriptor, whose number may lead to another directory by
     /// now.
-    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
-        if self.held.is_there() {
-            return Ok(self.held.as_fd());
+    fn fd(&self) -> io::Result<Arc<HeldFile>> {
+        match &self.directory {
+            Directory::Held(held) if held.is_there() => return Ok(Arc::clone(held)),
+            Directory::Held(_) => {}
+            Directory::OnDemand(handle) => {
+                if let Some(open) = handle.get().filter(|open| open.is_there()) {
+                    return Ok(open);
+                }
+                let again = HeldFile::new(directory::open(&self.path)?.into())?;
+                return Ok(handle.keep(Arc::new(again)));
+            }
         }
         Err(io::Error::other(
             "this program has closed the index directory",
@@ -177,6 +219,11 @@ impl StoreEntry {
         }
     }
 
+    /// Closes the directory of the store until it is needed again, if it may be closed.
+    pub(crate) fn release(&self) {
+        self.store.release();
+    }
+
     /// The bytes of an item, whose name has the form of `ITEMS`. `None` where there are none, where they are damaged,
     /// and where there is no memory for them.
     pub fn get(&self, task: &Task, item: &str) -> Option<Reserved<Vec<u8>>> {
@@ -200,7 +247,7 @@ impl StoreEntry {
     pub fn has(&self, item: &str) -> bool {
         let path = Path::new(&self.dir).join(item);
         let fd = self.store.fd();
-        fd.is_ok_and(|fd| rustix::fs::statat(fd, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+        fd.is_ok_and(|fd| rustix::fs::statat(fd.as_fd(), &path, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
     /// Writes an item in place of an earlier one. An item that cannot be written is not kept.
@@ -323,7 +370,7 @@ impl StoreEntry {
 
     /// The directory of the entry, made where it is missing.
     fn dir(&self) -> io::Result<OwnedFd> {
-        match rustix::fs::mkdirat(self.store.fd()?, &self.dir, DIR_MODE) {
+        match rustix::fs::mkdirat(self.store.fd()?.as_fd(), &self.dir, DIR_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
@@ -359,7 +406,7 @@ impl StoreEntry {
         let noted = self
             .store
             .fd()
-            .and_then(|fd| Ok(rustix::fs::utimensat(fd, &self.dir, &times, flags)?));
+            .and_then(|fd| Ok(rustix::fs::utimensat(fd.as_fd(), &self.dir, &times, flags)?));
         if let Err(e) = noted {
             log::debug!("{}: {e}", self.shown(""));
         }

@@ -170,7 +170,7 @@ impl Virtual {
     }
 
     /// All elements as plain values; those without a source are `fill`.
-    pub fn values(&self, own: &Dataset, fill: &Value) -> Result<Vec<Value>> {
+    pub fn values(&self, own: &Dataset, fill: &Value, reading: Reading<'_>) -> Result<Vec<Value>> {
         let dims = own.shape();
         let _looks = Looks::begin();
         let count = bytes_of(dims, 1).and_then(|count| usize::try_from(count).ok());
@@ -180,11 +180,12 @@ impl Virtual {
             start: vec![0; dims.len()],
             end: dims.to_vec(),
         };
-        self.each(own, &own.task(), &whole, &mut |source, pair| {
+        let task = reading.stopping(own.task());
+        self.each(own, &task, &whole, &mut |source, pair| {
             if source.info().datatype != own.info().datatype {
                 return Err(own.failed(OTHER_TYPE.into()));
             }
-            let found = source.values()?;
+            let found = source.values(reading)?;
             let place = |element: &[u64], dims: &[u64]| {
                 element
                     .iter()
@@ -421,7 +422,7 @@ impl Reader<'_> {
         let bytes = bytes.ok_or_else(|| self.failed("more bytes than can be counted".into()))?;
         let read = reservation.filled(bytes);
         let mut read: Vec<u8> = read.map_err(|e| self.failed(e.into()))?;
-        self.read_source(&Selection::Axes(axes), &mut read)?;
+        self.read_source(task, &Selection::Axes(axes), &mut read)?;
         let mut from = 0;
         let copied = self.pair.target.each_row(self.wanted, &mut |first, len| {
             let (to, len) = (self.place(first), len as usize * element);
@@ -448,7 +449,9 @@ impl Reader<'_> {
                 }
                 let at = to + done as usize * element;
                 let part = &mut out[at..at + run as usize * element];
-                if let Err(error) = self.read_source(&Selection::hyperslab(&from, &count), part) {
+                if let Err(error) =
+                    self.read_source(task, &Selection::hyperslab(&from, &count), part)
+                {
                     failed = Some(error);
                     return Err("".into());
                 }
@@ -463,9 +466,13 @@ impl Reader<'_> {
         }
     }
 
-    fn read_source(&self, selection: &Selection, out: &mut [u8]) -> Result<()> {
+    fn read_source(&self, task: &Task, selection: &Selection, out: &mut [u8]) -> Result<()> {
+        let reading = Reading {
+            stop: Some(task.stop_flag()),
+            ..Reading::of(1)
+        };
         self.source
-            .read_as(&self.own.info().datatype, selection, Reading::of(1), out)
+            .read_as(&self.own.info().datatype, selection, reading, out)
     }
 
     /// The byte offset in the box of an element of the dataset.

@@ -10,7 +10,7 @@
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -101,7 +101,7 @@ impl Store {
 
     fn dirs(&self) -> io::Result<Vec<EntryDir>> {
         let mut dirs = Vec::new();
-        for entry in Dir::read_from(self.fd()?)? {
+        for entry in Dir::read_from(self.fd()?.as_fd())? {
             let entry = entry?;
             let name = entry.file_name();
             if is_hash(name) && entry.file_type() != FileType::RegularFile {
@@ -162,7 +162,11 @@ impl Store {
                     remove_own(&fd, file);
                 }
             }
-            Ok(rustix::fs::unlinkat(self.fd()?, name, AtFlags::REMOVEDIR)?)
+            Ok(rustix::fs::unlinkat(
+                self.fd()?.as_fd(),
+                name,
+                AtFlags::REMOVEDIR,
+            )?)
         });
         if let Err(e) = removed {
             let name = String::from_utf8_lossy(name);
