@@ -43,10 +43,15 @@ pub struct PictureAxis {
 }
 
 impl PictureAxis {
-    /// The name and the units, or the number of the dimension.
-    pub fn label(&self) -> String {
+    /// The name, or the number of the dimension.
+    pub fn name(&self) -> String {
         let number = || format!("dimension {}", self.cells.dimension);
-        let name = self.name.clone().unwrap_or_else(number);
+        self.name.clone().unwrap_or_else(number)
+    }
+
+    /// The name and the units.
+    pub fn label(&self) -> String {
+        let name = self.name();
         match &self.units {
             Some(units) if !units.is_empty() => format!("{name} ({units})"),
             _ => name,

@@ -1,6 +1,7 @@
 //! Pictures of the data: for each dataset an image or a line, with what its axes and colours mean. Reads are bounded, for one
 //! dataset and for all; one that cannot be shown has its reason in its place.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ const TIME_OF_ONE: Duration = Duration::from_secs(2);
 const CELLS: u64 = 240_000;
 const CELLS_OF_ONE: u64 = 160 * 96;
 const FEWEST_CELLS: u64 = 30 * 16;
+/// An image with fewer cells stands behind the others.
+const FEW_CELLS: usize = 16;
 /// Most points of all lines, and of one.
 const POINTS: u64 = 20_000;
 const POINTS_OF_ONE: u64 = 240;
@@ -223,7 +226,7 @@ fn image(
         "<div class=\"frame\"><div class=\"y\"><span>{}</span><span class=\"what\">{}</span><span>{}</span></div>\
          <img class=\"data\" alt=\"{}\" style=\"aspect-ratio:{ratio:.2}\" src=\"data:image/png;base64,{}\">",
         number(first),
-        Text(&rows.label()),
+        Text(&rows.name()),
         number(last),
         Text(&description(picture, scale)),
         png::base64(&image)
@@ -299,11 +302,13 @@ fn axis_across(axis: &PictureAxis, (first, last): (f64, f64), html: &mut String)
     Ok(())
 }
 
-/// Where a picture stands in the gallery: images before lines before single numbers, and coordinates behind the data.
+/// Where a picture stands in the gallery: images before lines before single numbers, and behind them what has few elements
+/// and coordinates.
 pub fn order(picture: &Picture) -> impl Ord {
     let own = picture.name.rsplit('/').next();
     let is_scale = picture.axes.iter().any(|axis| axis.name.as_deref() == own);
-    (is_scale, std::cmp::Reverse(picture.axes.len()))
+    let is_small = picture.axes.len() > 1 && picture.thinned.cells.len() < FEW_CELLS;
+    (is_scale, is_small, Reverse(picture.axes.len()))
 }
 
 /// The picture in words, for readers who do not see it.
