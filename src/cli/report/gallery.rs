@@ -26,7 +26,7 @@ const TIME_OF_ONE: Duration = Duration::from_secs(2);
 /// Most cells of all images, of one, and the fewest.
 const CELLS: u64 = 240_000;
 const CELLS_OF_ONE: u64 = 160 * 96;
-const FEWEST_CELLS: u64 = 30 * 16;
+const FEWEST_CELLS: u64 = 24 * 14;
 /// An image with fewer cells stands behind the others.
 const FEW_CELLS: usize = 16;
 /// Most points of all lines, and of one.
