@@ -127,7 +127,7 @@ fn damaged_chunks_are_listed_once() {
         "{said}"
     );
     let message = format!(
-        "1 parts of datasets cannot be read, and are not in {}",
+        "1 parts of datasets cannot be read and are missing from {}",
         out.display()
     );
     assert_eq!(said.matches(&message).count(), 1, "{said}");
