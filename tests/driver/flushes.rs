@@ -96,7 +96,7 @@ fn an_open_file_stays_what_it_is_or_says_why_not() {
     for none in ["flush 3", "flush 301"] {
         let said = ask(none);
         assert!(
-            said.contains("only the last one can be shown, 300"),
+            said.contains("only its last flush (300) is available"),
             "{said}"
         );
     }
@@ -104,7 +104,7 @@ fn an_open_file_stays_what_it_is_or_says_why_not() {
     for options in [["--at-flush", "3"], ["--at-time", "2026-03-01T12:00:00Z"]] {
         let said = export(&path, &options, &dir.path().join("none")).unwrap_err();
         assert!(
-            said.contains("only the last one can be shown, 300"),
+            said.contains("only its last flush (300) is available"),
             "{said}"
         );
     }

@@ -85,7 +85,7 @@ fn other_files_and_directories_are_understood() {
     let all = "fill.log.h5: good\nsubfile.log.h5: good\n";
     assert_eq!(run("check ."), (true, all.to_owned()));
 
-    let part = "it is a part of the log subfile.log.h5, which has the datasets: look at that";
+    let part = "this is a part of the log subfile.log.h5: inspect that log";
     let subfile = "subfile.log.h5.subfiles/subfile.log.h5.0";
     for command in ["check", "inspect"] {
         let (is_good, said) = run(&format!("{command} {subfile}"));
@@ -111,7 +111,7 @@ fn other_files_and_directories_are_understood() {
 
     let (is_good, said) = run("check empty");
     assert!(
-        !is_good && said.contains("empty: there is no log in this directory"),
+        !is_good && said.contains("empty: no log in this directory"),
         "{said}"
     );
     // It does not end the others' turn.

@@ -62,7 +62,7 @@ fn what_works_is_good() {
     let Some(home) = home() else { return };
     let good = lines(&home, "", &[]);
     expect(&good, "good: /dev/fuse can be opened", &[]);
-    expect(&good, "good: users get namespaces", &["h5logfs run"]);
+    expect(&good, "good: users can create namespaces", &["h5logfs run"]);
     expect(
         &good,
         "good: indexes of logs are kept in",
@@ -106,7 +106,7 @@ fn ways_to_mount_are_told_apart() {
         "note: ",
         &["only root can mount with `h5logfs mount`", "fuse3"],
     );
-    expect(&only_namespace, "good: users get namespaces", &[]);
+    expect(&only_namespace, "good: users can create namespaces", &[]);
     // Neither a helper nor a namespace is available.
     let script = "echo 0 >/proc/sys/user/max_user_namespaces; exec \"$@\"";
     let around = ["unshare", "-Uc", "--keep-caps", "sh", "-c", script, "sh"];
@@ -156,7 +156,7 @@ fn limits_that_are_too_low_are_told() {
     );
     expect(
         &low,
-        "bad: a process may have 976 MiB of addresses",
+        "bad: a process may have 976 MiB of address space",
         &["scan_memory"],
     );
 }

@@ -379,7 +379,7 @@ fn a_mount_at_a_flush_shows_it_until_the_log_is_closed() {
         is_error && fs::read_to_string(&told).unwrap().contains(words)
     };
     wait_until("the closed log is an error", || {
-        is_told("only the last one can be shown, 3")
+        is_told("only its last flush (3) is available")
     });
     settle(&log.path()).unwrap();
     wait_until("the settled log is an error", || is_told("it is settled"));

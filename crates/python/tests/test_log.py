@@ -94,7 +94,7 @@ def test_a_state_stays_until_it_is_refreshed(growing: Growing) -> None:
     assert program("recover", growing.path).returncode == 0
     assert log.refresh() and log.closed and log.flush is None
     assert (length(log), len(first["d"])) == (5, 3)
-    with pytest.raises(h5logfs.LogError, match="only the last one can be shown, 2"):
+    with pytest.raises(h5logfs.LogError, match="only its last flush \\(2\\) is available"):
         log.at(flush=1)
 
 

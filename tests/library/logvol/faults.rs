@@ -940,7 +940,7 @@ fn damaged_files_of_the_corpus() {
         ("noflush", "never closed"),
         (
             "flush",
-            "720 bytes are there, and nothing tells what they mean",
+            "720 bytes are there, and nothing says what they mean",
         ),
         (
             "md",

@@ -144,11 +144,11 @@ fn commands_end_where_one_entry_spoils_very_many_chunks() {
             "check",
             "it claims more than the log could hold",
         ),
-        (&no_log_holds, "inspect", "1 of too many pieces to count"),
+        (&no_log_holds, "inspect", "1 in too many pieces to count"),
         (
             &far_and_wide(1 << 27, 1 << 20),
             "check",
-            "not looked at further, after 1000 faults",
+            "checked no further after 1000 faults",
         ),
     ] {
         let said = said(site, command);
