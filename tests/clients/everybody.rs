@@ -129,7 +129,7 @@ fn run(arguments: &[&str], file: &Path, out: Option<&Path>) -> Result<(String, U
         cpu: ended.cpu,
         memory: ended.memory,
     };
-    let is_over = matches!(ended.status.code(), Some(0 | 1));
+    let is_over = matches!(ended.status.code(), Some(0 | 1 | 4));
     if is_over && used.cpu <= MOST_TIME && used.memory <= MOST_MEMORY {
         return Ok((text, used));
     }

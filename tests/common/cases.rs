@@ -515,7 +515,7 @@ impl Cases {
         let mut failed = Outcomes::new();
         for case in cases {
             let mut export = Command::new(PROGRAM);
-            export.arg("export");
+            export.args(["export", "--allow-incomplete"]);
             if !options.is_empty() {
                 export.args(["--option", options]);
             }

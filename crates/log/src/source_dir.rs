@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, 
 use serde::{Deserialize, Serialize};
 
 use crate::not_regular::NotRegular;
-use crate::on_demand::Handle;
+use crate::open_files::Handle;
 use crate::walk;
 use h5logfs_common::error::{Error, Result, is_stale};
 use h5logfs_common::held_file::HeldFile;

@@ -41,7 +41,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use h5logfs_common::held_file::HeldFile;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
-use h5logfs_log::on_demand::Handle;
+use h5logfs_log::open_files::Handle;
 
 pub use flight::Flight;
 pub use key::{FileState, FileTime, StoreKey};
