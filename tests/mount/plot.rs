@@ -237,7 +237,7 @@ fn logs_of_all_layouts_look_like_plain_files() {
         (
             "corpus-scorpio/eam_h0_gaussian_15x30.nc.bp",
             "corpus-scorpio/eam_h0_gaussian_15x30.expected.nc",
-            Some("T"),
+            Some("TS"),
         ),
         (
             "corpus-striped/contig_2/data.h5",

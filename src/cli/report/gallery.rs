@@ -24,7 +24,7 @@ const FEWEST_BYTES: u64 = 8 << 20;
 const TIME: Duration = Duration::from_secs(10);
 const TIME_OF_ONE: Duration = Duration::from_secs(2);
 /// Most cells of all images, of one, and the fewest.
-const CELLS: u64 = 240_000;
+const CELLS: u64 = 140_000;
 const CELLS_OF_ONE: u64 = 160 * 96;
 const FEWEST_CELLS: u64 = 24 * 14;
 /// An image with fewer cells stands behind the others.
