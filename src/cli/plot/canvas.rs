@@ -67,7 +67,7 @@ mod tests {
         let plain: Vec<String> = canvas.rows(true).collect();
         assert_eq!(plain, [" **", "** "]);
         let dots: Vec<String> = canvas.rows(false).collect();
-        assert_eq!(dots[0].chars().last(), Some('⠊'));
+        assert_eq!(dots[0].chars().last(), Some('⠎'));
         canvas.line((0.5, f64::NAN), (0.5, 0.5));
     }
 }
