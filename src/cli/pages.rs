@@ -91,9 +91,9 @@ fn title(command: &Command) -> &str {
 fn write_page(command: &Command, dir: &Path, others: &[String]) -> Result<()> {
     // The page has its own sections for the examples, and shared options are on a page of their own.
     let own = command.clone().after_long_help(None);
-    let own = own.mut_args(|option| match option.is_hide_long_help_set() {
-        true => option.hide(true),
-        false => option,
+    let own = own.mut_args(|option| {
+        let is_hidden = option.is_hide_long_help_set() || option.is_hide_set();
+        option.hide(is_hidden)
     });
     let page = Man::new(own)
         .source(concat!("h5logfs ", env!("CARGO_PKG_VERSION")))

@@ -72,9 +72,10 @@ pub(super) fn closed_front(front: Front<'_>, creation: &Id) -> Result<Vec<u8>> {
     } = front;
     // Groups with large nodes may leave no room for the explanation.
     let explained = objects(&front, &names::about(&header.writer), creation)?;
-    let mut front = match has_room(&explained, SEAL_AT) {
-        true => explained,
-        false => objects(&front, &header.writer, creation)?,
+    let mut front = if has_room(&explained, SEAL_AT) {
+        explained
+    } else {
+        objects(&front, &header.writer, creation)?
     };
     // The file ID takes the last 32 bytes. Groups with large nodes may use the bytes of the seal. Only a log with seals needs these.
     let has_seal = has_room(&front, SEAL_AT);
