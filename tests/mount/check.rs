@@ -117,7 +117,7 @@ fn other_files_and_directories_are_understood() {
     // It does not end the others' turn.
     let (is_good, said) = run("check empty fill.log.h5");
     assert!(!is_good && said.contains("fill.log.h5: good"), "{said}");
-    assert!(said.contains("empty: there is no log"), "{said}");
+    assert!(said.contains("empty: no log in this directory"), "{said}");
     let (is_good, page) = run("report empty fill.log.h5 -o -");
     assert!(!is_good && page.contains("Report on a log"));
     for line in [

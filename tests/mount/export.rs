@@ -419,7 +419,7 @@ fn what_a_log_has_lost_is_told() {
     let inspected = says(&["inspect"]);
     assert!(inspected.contains("50.0 %"), "{inspected}");
     assert!(
-        inspected.contains("1 of them not wholly written"),
+        inspected.contains("5 logged datasets, 1 incomplete"),
         "{inspected}"
     );
     let incomplete = says(&["inspect", "--incomplete"]);

@@ -536,10 +536,10 @@ fn sigusr1_writes_the_state_to_the_log() {
         .collect();
     assert_eq!(state.len(), 4, "{text}");
     assert!(
-        text.contains("0 views and 1 plain files opened, 0 not"),
+        text.contains("0 views and 1 plain files opened, 0 failed"),
         "{text}"
     );
-    assert!(text.contains("gave 300000 of "), "{text}");
+    assert!(text.contains("returned 300000 of "), "{text}");
     assert!(is_running(mounted.daemon));
 }
 

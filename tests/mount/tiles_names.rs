@@ -238,7 +238,7 @@ fn commands_take_the_joined_name_and_those_of_members() {
         (&["recover", &*some], "nothing to recover"),
         (
             &["export", "--force", &*joined, &*path("ocean.nc.0003")],
-            "is read",
+            "is the input",
         ),
         (&["inspect", &*path("icebergs.res.nc")], "iceberg_comb.sh"),
         (

@@ -212,7 +212,13 @@ for path in sys.argv[1:]:
     let exported = out.path().join("exported.h5");
     let export = |option: &str| {
         let mut command = Command::new(tested_program());
-        command.args(["export", "--option", option, "--force"]);
+        command.args([
+            "export",
+            "--option",
+            option,
+            "--force",
+            "--allow-incomplete",
+        ]);
         let output = command.arg(log.path()).arg(&exported).output().unwrap();
         assert!(output.status.success(), "{}", messages(&output));
         python.run(code, &[&exported])

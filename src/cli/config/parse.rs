@@ -381,7 +381,7 @@ log_file = "relative.log"
     #[test]
     fn sections_as_a_whole_can_be_wrong() {
         let nowhere = faults("[[mount]]\nthreads = 1\n");
-        assert!(nowhere[0].starts_with("f:1: [[mount]]: neither"));
+        assert!(nowhere[0].starts_with("f:1: [[mount]]: it has neither"));
         let twice = faults("[[mount]]\nsource = \"/a\"\n[[mount]]\nsource = \"/a\"\n");
         assert!(twice[0].contains("f:3: [[mount]]: for the same mounts as that in line 1"));
         let together = faults(
