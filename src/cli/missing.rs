@@ -24,6 +24,20 @@ pub struct LossArgs {
     pub allow_incomplete: bool,
 }
 
+/// Says on standard error that a log has lost data, before it is shown.
+pub fn warn(snapshot: &Snapshot, log: &Path) -> io::Result<()> {
+    let lost = snapshot.diagnostics.iter();
+    let lost = lost.filter(|d| d.severity == Severity::Lost).count();
+    if lost == 0 {
+        return Ok(());
+    }
+    let log = log.display();
+    writeln!(
+        Output::to(io::stderr().lock()),
+        "h5logfs: warning: {log} has lost data: `h5logfs inspect --incomplete {log}` names them"
+    )
+}
+
 /// The result of a command is there, and lacks lost data. A warning has said so.
 #[derive(Debug, thiserror::Error)]
 #[error("data are lost")]

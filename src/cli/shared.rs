@@ -17,7 +17,7 @@ const POINTER: &str = "Options of layouts, memory, chunks, limits and earlier fl
 
 /// Describe the options that most commands share: layouts, memory, chunks, limits, earlier flushes
 ///
-/// The commands ls, inspect, export, follow, compact, check, report and settle take these options. Mounts and plug-ins have them
+/// The commands ls, inspect, plot, export, follow, compact, check, report and settle take these options. Mounts and plug-ins have them
 /// as mount options, with `_` in place of `-`: `-o cache_size=1G`.
 #[derive(Debug, Clone, Args)]
 #[command(override_usage = "h5logfs COMMAND [OPTIONS] …")]

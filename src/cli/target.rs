@@ -15,6 +15,7 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
+use super::shared;
 use crate::fs::shown::ShownFile;
 use h5logfs_catalog::lookup::overwrite::{Originals, check_target};
 use h5logfs_common::error::Error;
@@ -44,12 +45,22 @@ pub struct FromTo {
     out: Option<PathBuf>,
 
     /// The same as OUT
-    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
+    #[arg(short, long, value_name = "OUT", conflicts_with = "out", value_parser = output_name)]
     output: Option<PathBuf>,
 
     /// Replace OUT if it exists, unless it is a file of a log that is still needed
     #[arg(long)]
     pub force: bool,
+}
+
+/// The output that a user names after `-o`, which gives options of layouts to other commands.
+fn output_name(text: &str) -> Result<PathBuf, String> {
+    match text.split_once('=') {
+        Some((name, _)) if shared::has(name) => Err(format!(
+            "-o names the output here: give the option as --option {text}, or write ./{text} for a file of this name"
+        )),
+        _ => Ok(text.into()),
+    }
 }
 
 impl FromTo {

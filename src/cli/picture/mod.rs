@@ -27,6 +27,8 @@ pub struct Picture {
     pub description: Option<String>,
     /// The attribute `units`.
     pub units: Option<String>,
+    /// Whether `scale_factor` or `add_offset` makes other numbers of the elements.
+    is_packed: bool,
     /// The axes of the picture: none for a single element, one for a line, two for a plane.
     pub axes: Vec<PictureAxis>,
     pub thinned: Thinned,
@@ -132,7 +134,7 @@ impl<'a> Pictures<'a> {
         part: Option<&str>,
         limits: impl FnOnce(u64, u64) -> Limits,
     ) -> Result<Picture> {
-        ensure!(dataset.has_numbers(), "its elements are not numbers");
+        ensure!(dataset.has_numbers(), "its elements are not real numbers");
         if let Some(reason) = dataset.refusal()? {
             anyhow::bail!(reason);
         }
@@ -167,6 +169,7 @@ impl<'a> Pictures<'a> {
             part: (!is_all).then(|| Shown(&slices, dataset.shape()).to_string()),
             description: text(dataset, "long_name"),
             units: text(dataset, "units"),
+            is_packed: is_packed(dataset),
             axes: thinned.axes.iter().map(axis).collect(),
             thinned,
         })
@@ -233,6 +236,13 @@ fn blanks(dataset: &Dataset) -> Vec<f64> {
         .collect()
 }
 
+/// Whether readers of netCDF scale the elements: a picture shows them as they are stored.
+fn is_packed(dataset: &Dataset) -> bool {
+    ["scale_factor", "add_offset"]
+        .iter()
+        .any(|name| matches!(scales::number_of(dataset, name), Ok(Some(_))))
+}
+
 /// The ranges among slices, with the numbers of their dimensions.
 fn ranges(slices: &[Slice]) -> impl Iterator<Item = (usize, &Slice)> {
     let is_range = |(_, slice): &(usize, &Slice)| matches!(slice, Slice::Range { .. });
@@ -250,7 +260,6 @@ fn shown(dataset: &Dataset, part: Option<&str>) -> Result<Vec<Slice>> {
             *slice = Slice::Index(start);
         }
     }
-    let mut is_first = true;
     while ranges(&slices).count() > 2 {
         let Some((dimension, slice)) = ranges(&slices).next() else {
             break;
@@ -264,15 +273,13 @@ fn shown(dataset: &Dataset, part: Option<&str>) -> Result<Vec<Slice>> {
         else {
             break;
         };
-        let is_time = dimension == 0 && slice.is_all(dataset.shape()[0]);
-        let index = match is_first {
+        let index = match dimension {
             _ if count == 0 => break,
-            true if is_time => dataset.last_written()?.unwrap_or(start),
-            true if !is_reversed => start + (count - 1) * step,
+            0 if slice.is_all(dataset.shape()[0]) => dataset.last_written()?.unwrap_or(start),
+            0 if !is_reversed => start + (count - 1) * step,
             _ => start,
         };
         slices[dimension] = Slice::Index(index);
-        is_first = false;
     }
     Ok(slices)
 }
@@ -287,15 +294,22 @@ impl Picture {
     /// What was not read, or stands for no number, in a few words each.
     pub fn notes(&self) -> Vec<String> {
         let statistics = &self.thinned.statistics;
+        let fill = match statistics.blank {
+            1 => "fill value",
+            _ => "fill values",
+        };
         let counted = [
             (statistics.nan, "NaN"),
             (statistics.infinite, "infinite"),
-            (statistics.blank, "fill values"),
+            (statistics.blank, fill),
         ];
         let counted = counted.iter().filter(|(count, _)| *count > 0);
         let mut notes: Vec<String> = counted
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
+        if self.is_packed {
+            notes.push("stored numbers, without scale_factor and add_offset".to_owned());
+        }
         if self.thinned.is_part {
             notes.push("only a part from the middle, because the whole is too large".to_owned());
         }

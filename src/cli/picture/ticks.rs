@@ -27,14 +27,30 @@ pub fn ticks(first: f64, last: f64, most: usize, is_index: bool) -> Vec<f64> {
         .collect()
 }
 
+/// Whole numbers below this are shown with all digits: dates and counts make sense with them only.
+const WHOLE: f64 = 1e12;
+
 /// A number in a few characters.
 pub fn number(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < WHOLE {
+        return format!("{}", number as i64);
+    }
     digits(number, DIGITS)
+}
+
+/// Both ends of a scale, with as many digits as tell them from each other.
+pub fn ends(least: f64, most: f64) -> (String, String) {
+    let (short, long) = (number(least), number(most));
+    if least == most || short != long {
+        return (short, long);
+    }
+    let mut both = texts(&[least, most]).into_iter();
+    (both.next().unwrap_or(short), both.next().unwrap_or(long))
 }
 
 /// The texts of ticks, with as many digits as tell them from each other.
 pub fn texts(ticks: &[f64]) -> Vec<String> {
-    let most = 12;
+    let most = 17;
     let all =
         |count: i32| -> Vec<String> { ticks.iter().map(|tick| digits(*tick, count)).collect() };
     let differ = |texts: &[String]| texts.windows(2).all(|pair| pair[0] != pair[1]);
@@ -105,6 +121,13 @@ mod tests {
         assert_eq!(shown(1.5e-9), "1.5e-9");
         assert_eq!(shown(9.969e36), "9.969e36");
         assert_eq!(shown(f64::NAN), "NaN");
+        assert_eq!(shown(20_200_131.0), "20200131");
+        assert_eq!(shown(1.844e19), "1.844e19");
+        let close = ends(101_325.1, 101_325.3);
+        assert_eq!(close, ("101325.1".to_owned(), "101325.3".to_owned()));
+        assert_eq!(ends(2.0, 2.0), ("2".to_owned(), "2".to_owned()));
+        let large = ends(1e15, 1e15 + 2.0);
+        assert_ne!(large.0, large.1);
         assert_eq!(texts(&[100_000.1, 100_000.2]), ["100000.1", "100000.2"]);
     }
 }

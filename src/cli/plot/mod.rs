@@ -19,7 +19,7 @@ use super::called::Called;
 use super::picture::{Picture, Pictures, Scale};
 use super::suggest::did_you_mean;
 use super::target::{Target, TargetRequest, originals};
-use super::{ViewArgs, objects};
+use super::{ViewArgs, missing, objects};
 use figure::Figure;
 use h5logfs_arrays::thinned::Limits;
 use h5logfs_arrays::{Dataset, Log, Object};
@@ -96,7 +96,8 @@ impl Form {
         if output == Path::new(TERMINAL) {
             return Ok(Form::Terminal(Terminal::of_stdout()));
         }
-        match output.extension().and_then(OsStr::to_str) {
+        let ending = output.extension().map(OsStr::to_ascii_lowercase);
+        match ending.as_deref().and_then(OsStr::to_str) {
             Some("png") => Ok(Form::Png),
             Some("svg") => Ok(Form::Svg),
             _ => bail!(
@@ -140,6 +141,7 @@ pub fn run(args: PlotArgs) -> Result<()> {
     let view = scanner.open_any(&args.file)?;
     let log = scanner.arrays(&view)?;
     let picture = picture(&args, &view, &log, &form)?;
+    missing::warn(view.snapshot(), &args.file)?;
     let scale = args.range.or(picture.scale());
     let bytes = match &form {
         Form::Terminal(terminal) => return Ok(terminal.print(&picture, scale)?),

@@ -12,7 +12,7 @@ use crate::cli::colour::Depth;
 use crate::cli::output::plain;
 use crate::cli::picture::colours::colour;
 use crate::cli::picture::line::{Line, along};
-use crate::cli::picture::ticks::{number, texts, ticks};
+use crate::cli::picture::ticks::{ends, texts, ticks};
 use crate::cli::picture::{Picture, PictureAxis, Scale};
 
 /// Columns and rows where standard output is no terminal.
@@ -185,13 +185,14 @@ impl Terminal {
         let wide = BAR.min(self.columns / 2);
         let last = (wide - 1) as f64;
         let place = |column: usize| Some(column as f64 / last);
-        let _ = write!(text, "{} ", number(scale.least));
+        let (least, most) = ends(scale.least, scale.most);
+        let _ = write!(text, "{least} ");
         match self.colours {
             Some(colours) => half_blocks(colours, wide, |_, column| place(column), text),
             None => text.extend(SHADES),
         }
         let units = picture.units.as_deref().unwrap_or("");
-        let end = format!(" {} {units}", number(scale.most));
+        let end = format!(" {most} {units}");
         let _ = writeln!(text, "{}", plain(&end).trim_end());
     }
 
@@ -223,12 +224,11 @@ impl Terminal {
         }
         let across = |value: f64| along(line.across, value).unwrap_or(0.5);
         self.axis_across(axis, wide, line.across, &across, text);
-        let ends = picture
-            .scale()
-            .map(|ends| format!("{} to {}", number(ends.least), number(ends.most)));
         let units = picture.units.as_deref().unwrap_or("");
-        if let Some(ends) = ends {
-            let _ = writeln!(text, "{}", plain(&format!("{ends} {units}")).trim_end());
+        if let Some(scale) = picture.scale() {
+            let (least, most) = ends(scale.least, scale.most);
+            let line = format!("{least} to {most} {units}");
+            let _ = writeln!(text, "{}", plain(&line).trim_end());
         }
     }
 

@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::MANY_DATASETS;
 use super::words::{Grouped, Text};
 use crate::cli::picture::line::Line;
-use crate::cli::picture::ticks::number;
+use crate::cli::picture::ticks::{ends, number};
 use crate::cli::picture::{Picture, PictureAxis, Pictures, Scale, png};
 use h5logfs_arrays::objects::Layout;
 use h5logfs_arrays::thinned::Limits;
@@ -107,7 +107,7 @@ impl Allowance {
             return Ok(Err("a dimension without coordinates"));
         }
         if !dataset.has_numbers() {
-            return Ok(Err("its elements are not numbers"));
+            return Ok(Err("its elements are not real numbers"));
         }
         // A page of root shows nothing that another file has.
         if matches!(dataset.info().layout, Layout::Virtual(_)) {
@@ -232,11 +232,10 @@ fn image(
         png::base64(&image)
     )?;
     axis_across(columns, columns.ends(), html)?;
+    let (least, most) = ends(scale.least, scale.most);
     write!(
         html,
-        "</div><div class=\"ramp\"><span>{}</span><i></i><span>{}{}</span></div>",
-        number(scale.least),
-        number(scale.most),
+        "</div><div class=\"ramp\"><span>{least}</span><i></i><span>{most}{}</span></div>",
         units(picture)
     )?;
     Ok(())
@@ -244,12 +243,11 @@ fn image(
 
 fn line(picture: &Picture, axis: &PictureAxis, scale: Scale, html: &mut String) -> Result<()> {
     let line = Line::of(picture, scale);
+    let (least, most) = ends(scale.least, scale.most);
     write!(
         html,
-        "<div class=\"frame\"><div class=\"y\"><span>{}</span><span>{}</span></div>\
+        "<div class=\"frame\"><div class=\"y\"><span>{most}</span><span>{least}</span></div>\
          <svg class=\"line\" viewBox=\"0 -4 {} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\"><path d=\"",
-        number(scale.most),
-        number(scale.least),
         LINE.0,
         LINE.1 + 8.0,
         Text(&description(picture, scale)),
@@ -321,12 +319,11 @@ fn description(picture: &Picture, scale: Scale) -> String {
         .axes
         .iter()
         .map(|axis| format!("{} {}", Grouped(axis.cells.len), axis.label()));
+    let (least, most) = ends(scale.least, scale.most);
     format!(
-        "{}{}, {}: from {} to {}{units}",
+        "{}{}, {}: from {least} to {most}{units}",
         picture.name,
         picture.part.as_deref().unwrap_or(""),
         axes.collect::<Vec<_>>().join(" by "),
-        number(scale.least),
-        number(scale.most),
     )
 }

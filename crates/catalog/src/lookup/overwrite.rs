@@ -200,7 +200,7 @@ mod tests {
         let own = ["a.h5.h5logfs-journal", "a.h5.subfiles/x.0", "a.h5_0_3.meta"];
         for (number, name) in own.iter().chain(&["a.h5"]).enumerate() {
             place.write(name);
-            place.refuses(name, &format!("/{name}: is read"));
+            place.refuses(name, &format!("/{name}: is the input"));
             let link = format!("link-{number}");
             fs::hard_link(place.0.path().join(name), place.0.path().join(&link)).unwrap();
             place.refuses(&link, &format!("/{name}, which is read"));

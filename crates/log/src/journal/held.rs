@@ -370,7 +370,7 @@ mod tests {
         fs::remove_file(at("log")).unwrap();
         File::create(at("log")).unwrap();
         let other = held.check_name().unwrap_err();
-        assert!(other.to_string().contains("taken"), "{other}");
+        assert!(other.to_string().contains("has its name now"), "{other}");
         fs::rename(at("away"), at("log")).unwrap();
         held.check_name().unwrap();
     }

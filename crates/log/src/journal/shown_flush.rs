@@ -211,7 +211,10 @@ mod tests {
         assert_eq!(ShownFlush::Flush(3).check_closed(Some(3)), Ok(()));
         for shown_flush in [ShownFlush::Flush(2), ShownFlush::Time(0)] {
             let said = shown_flush.check_closed(Some(3)).unwrap_err().to_string();
-            assert!(said.contains("only the last one can be shown, 3"), "{said}");
+            assert!(
+                said.contains("only its last flush (3) is available"),
+                "{said}"
+            );
             let said = shown_flush.check_closed(None).unwrap_err().to_string();
             assert!(said.contains("does not number its flushes"), "{said}");
         }

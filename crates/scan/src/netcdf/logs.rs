@@ -283,6 +283,9 @@ fn put_in_order(logs: &mut [OpenLog]) {
     });
 }
 
+/// Most ranks without a log that a message names.
+const MOST_NAMED: usize = 8;
+
 /// The diagnostics for missing ranks: processes may have written logs to directories that are not searched.
 fn missing_ranks(logs: &[OpenLog]) -> Vec<Diagnostic> {
     #[derive(Default)]
@@ -302,8 +305,16 @@ fn missing_ranks(logs: &[OpenLog]) -> Vec<Diagnostic> {
     for (number, Generation { ranks, present }) in generations {
         let left = ranks.saturating_sub(present.len() as u64);
         if left > 0 {
+            let lost = (0..ranks).filter(|rank| !present.contains(rank));
+            let named: Vec<String> = lost.take(MOST_NAMED).map(|rank| rank.to_string()).collect();
+            let named = named.join(", ");
+            let more = if left > MOST_NAMED as u64 {
+                ", …"
+            } else {
+                ""
+            };
             missing.push(Diagnostic::lost(format!(
-                "of {ranks} processes {left} have no log here (number {number}): their data may be missing"
+                "{left} of {ranks} processes have left no log number {number} here: data of ranks {named}{more} may be missing"
             )));
         }
     }
