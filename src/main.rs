@@ -18,7 +18,6 @@ use h5logfs::cli::{
     check, compact, doctor, examples, export, follow, inspect, ls, pages, plot, recover, report,
     settle, shared,
 };
-use h5logfs_log::scan::LAYOUT_OPTIONS;
 
 /// Shows parallel log files as ordinary HDF5 files, without converting them.
 #[derive(Debug, Parser)]
@@ -83,7 +82,7 @@ fn main() -> ExitCode {
     let command_line = command_line();
     let arguments = with_subcommand(arguments, &command_line);
     let matches = command_line.try_get_matches_from(&arguments);
-    let matches = matches.unwrap_or_else(|e| with_tip(e, &arguments).exit());
+    let matches = matches.unwrap_or_else(|e| with_mount_tip(e, &arguments).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     if !cli.command.is_about_programs() {
         forget_hdf5();
@@ -116,42 +115,10 @@ fn status_of(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Adds a tip to the error if an option of a layout or of a mount was given in the wrong way.
-fn with_tip(error: clap::Error, arguments: &[OsString]) -> clap::Error {
-    match error.kind() {
-        ErrorKind::ArgumentConflict => with_layout_tip(error, arguments),
-        ErrorKind::UnknownArgument => with_mount_tip(error, arguments),
-        _ => error,
-    }
-}
-
-/// Adds a tip if an option of a layout follows the `-o` of a command for which that is the output.
-fn with_layout_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
-    let after_o = arguments
-        .iter()
-        .skip_while(|argument| *argument != "-o")
-        .nth(1);
-    let given = after_o.and_then(|option| option.to_str());
-    let is_layout_option = |text: &&str| {
-        let name = text.split('=').next();
-        LAYOUT_OPTIONS
-            .iter()
-            .any(|option| Some(option.name) == name)
-    };
-    if let Some(option) = given.filter(is_layout_option) {
-        let tip = format!(
-            "-o names the output here; options of layouts follow --option: `--option {option}`"
-        );
-        let tips = ContextValue::StyledStrs(vec![tip.into()]);
-        error.insert(ContextKind::Suggested, tips);
-    }
-    error
-}
-
 /// Adds a tip if a mount option was given as an option of the command line.
 fn with_mount_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let mounts = |command: &OsString| command == "mount" || command == "run";
-    if !arguments.get(1).is_some_and(mounts) {
+    if error.kind() != ErrorKind::UnknownArgument || !arguments.get(1).is_some_and(mounts) {
         return error;
     }
     let tip = arguments.iter().enumerate().find_map(|(at, argument)| {
@@ -253,6 +220,7 @@ fn is_source(first: &OsStr, command_line: &clap::Command) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use h5logfs_log::scan::LAYOUT_OPTIONS;
 
     fn completed(args: &[&str]) -> Vec<OsString> {
         with_subcommand(args.iter().map(OsString::from).collect(), &command_line())
@@ -280,7 +248,7 @@ mod tests {
         let tip = |arguments: &[&str]| {
             let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
             let error = command_line().try_get_matches_from(&arguments).unwrap_err();
-            with_tip(error, &arguments).to_string()
+            with_mount_tip(error, &arguments).to_string()
         };
         for (arguments, expected) in [
             (
@@ -314,7 +282,7 @@ mod tests {
             let mut arguments = arguments.map(OsString::from);
             arguments[5] = given.into();
             let error = command_line().try_get_matches_from(&arguments).unwrap_err();
-            let said = with_tip(error, &arguments).to_string();
+            let said = error.to_string();
             assert_eq!(said.contains("`--option "), is_named, "{said}");
         }
     }

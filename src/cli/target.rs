@@ -57,7 +57,7 @@ pub struct FromTo {
 fn output_name(text: &str) -> Result<PathBuf, String> {
     match text.split_once('=') {
         Some((name, _)) if shared::has(name) => Err(format!(
-            "-o names the output here: give the option as --option {text}, or write ./{text} for a file of this name"
+            "-o names the output here; options of layouts follow --option: `--option {text}`"
         )),
         _ => Ok(text.into()),
     }

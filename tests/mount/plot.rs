@@ -294,7 +294,7 @@ fn errors_say_what_helps() {
             "3 indices for a dataset of 2 dimensions",
         ),
         (&["log.h5", "plane[0:0]"], "there are no elements"),
-        (&["log.h5", "text"], "not numbers"),
+        (&["log.h5", "text"], "not real numbers"),
         (&["log.h5"], "say which dataset"),
         (&["plain.txt", "a"], "plain.txt"),
         (&["none.h5", "a"], "none.h5"),

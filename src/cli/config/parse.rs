@@ -383,7 +383,10 @@ log_file = "relative.log"
         let nowhere = faults("[[mount]]\nthreads = 1\n");
         assert!(nowhere[0].starts_with("f:1: [[mount]]: it has neither"));
         let twice = faults("[[mount]]\nsource = \"/a\"\n[[mount]]\nsource = \"/a\"\n");
-        assert!(twice[0].contains("f:3: [[mount]]: for the same mounts as that in line 1"));
+        assert!(
+            twice[0]
+                .contains("f:3: [[mount]]: it applies to the same mounts as the section in line 1")
+        );
         let together = faults(
             "[defaults]\nchunk = \"64M\"\n[[mount]]\nsource = \"/a\"\ncache_size = \"64M\"\n",
         );

@@ -236,7 +236,7 @@ fn blanks(dataset: &Dataset) -> Vec<f64> {
         .collect()
 }
 
-/// Whether readers of netCDF scale the elements: a picture shows them as they are stored.
+/// Whether readers scale the elements, by the conventions for climate data: a picture shows them as they are stored.
 fn is_packed(dataset: &Dataset) -> bool {
     ["scale_factor", "add_offset"]
         .iter()

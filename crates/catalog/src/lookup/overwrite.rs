@@ -203,7 +203,7 @@ mod tests {
             place.refuses(name, &format!("/{name}: is the input"));
             let link = format!("link-{number}");
             fs::hard_link(place.0.path().join(name), place.0.path().join(&link)).unwrap();
-            place.refuses(&link, &format!("/{name}, which is read"));
+            place.refuses(&link, &format!("/{name}, which is the input"));
         }
     }
 
