@@ -378,6 +378,24 @@ fn a_pipe_may_be_closed() {
 
 // --- signals -------------------------------------------------------------------------------------
 
+/// Nobody knows whether the writer of a directory that was not closed will still write what is missing.
+#[test]
+fn what_an_unclosed_directory_lacks_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, made) = (dir.path().join("x.nc.bp"), dir.path().join("made.nc"));
+    copy(&corpus("corpus-scorpio/killed_r2.nc.bp"), &log);
+    let data = File::options().write(true).open(log.join("data.0"));
+    let data = data.unwrap();
+    data.set_len(data.metadata().unwrap().len() / 2).unwrap();
+    let output = make("export", &[&log, &made]).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", messages(&output));
+    let told = messages(&output);
+    assert!(
+        told.contains("left out, because its bytes are not there"),
+        "{told}"
+    );
+}
+
 /// A file that lacks what the log has lost is not made in silence, and has a status of its own.
 #[test]
 fn what_a_log_has_lost_is_told() {

@@ -25,6 +25,12 @@ impl Dataset {
         are_numbers(&self.info().datatype)
     }
 
+    /// Whether the elements are floating-point numbers of 4 bytes.
+    pub fn has_singles(&self) -> bool {
+        let datatype = &self.info().datatype;
+        matches!(datatype.class, Class::Float { .. }) && datatype.size == 4
+    }
+
     /// Reads a selection as `f64` into memory of the caller, in row-major order. Integers of more than 53 bits are
     /// rounded. Fails where elements are not numbers.
     pub fn read_numbers(

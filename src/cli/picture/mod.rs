@@ -231,9 +231,10 @@ fn blanks(dataset: &Dataset) -> Vec<f64> {
     let found = [fill, attribute("_FillValue"), attribute("missing_value")];
     let found = found.into_iter().flatten().filter(|number| *number != 0.0);
     // An attribute may have more digits than the elements.
-    found
-        .flat_map(|number| [number, f64::from(number as f32)])
-        .collect()
+    if dataset.has_singles() {
+        return found.map(|number| f64::from(number as f32)).collect();
+    }
+    found.collect()
 }
 
 /// Whether readers scale the elements, by the conventions for climate data: a picture shows them as they are stored.

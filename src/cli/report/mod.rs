@@ -103,14 +103,14 @@ fn axes(text: &str) -> Result<(usize, usize), String> {
 pub fn run(mut args: ReportArgs) -> Result<()> {
     let logs::Named { files, mut errors } = logs::named(&args.files, &args.view)?;
     args.files = files;
-    if args.watch {
-        watch(&args)?;
-        return fail_with_last(errors);
-    }
     let report = |number: usize, scanner: &LogScanner<'_>| {
         FileReport::of(&args.files[number], &args, scanner)
     };
-    let files = write(&args, args.force, None, report)?;
+    let files = if args.watch {
+        watch(&args)?
+    } else {
+        write(&args, args.force, None, report)?
+    };
     let failed = files.iter().filter(|file| file.content.is_err()).count();
     if failed > 0 {
         let all = files.len();
@@ -150,8 +150,8 @@ fn write(
     Ok(files)
 }
 
-/// Writes the page again when a log has changed, until all are closed.
-fn watch(args: &ReportArgs) -> Result<()> {
+/// Writes the page again when a log has changed, until all are closed. Returns the last reports.
+fn watch(args: &ReportArgs) -> Result<Vec<FileReport>> {
     ensure!(
         args.output != Path::new(STDOUT),
         "--watch writes a file again and again: it cannot be standard output"
@@ -171,7 +171,7 @@ fn watch(args: &ReportArgs) -> Result<()> {
             renewed(&mut changes[number], before.next(), report)
         })?;
         if !files.iter().any(FileReport::is_unclosed) {
-            return Ok(());
+            return Ok(files);
         }
         // From now on the command replaces its own page.
         force = true;

@@ -104,6 +104,8 @@ impl<'a> Pictures<'a> {
         let mut axes = axes.into_iter().flatten();
         let lie_along = axes.any(|axis| axis.dimension == 0 && axis.cells > 1);
         let rows = whole.dims.first().copied().unwrap_or(0);
+        // Rows differ where a member of a set ends too early.
+        let has_equal_rows = has_equal_rows && !self.view.snapshot.has_unreadable;
         if !has_equal_rows || lie_along || rows < 2 || whole.chunk.first() != Some(&1) {
             return Ok(None);
         }

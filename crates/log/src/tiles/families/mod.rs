@@ -125,7 +125,7 @@ pub(super) fn first_number(family: Family) -> u32 {
     u32::from(family == Family::Mitgcm)
 }
 
-/// How many files an FMS set has, masked ones included, as its first member says; `None` where it prints nothing.
+/// How many files an FMS set has, masked ones included, as its first member says; `None` where it says nothing.
 pub(super) fn fms_files(header: &MemberHeader) -> Option<u64> {
     let found = integers(&header.attributes, fms::MARK, 1).ok()?;
     u64::try_from(found[0]).ok()

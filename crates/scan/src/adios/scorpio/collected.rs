@@ -69,6 +69,10 @@ impl Collected {
             self.is_awaited |= is_awaited;
             self.losses.add(number, &variable.name, absent);
             if is_awaited {
+                let name = &variable.name;
+                self.error(format!(
+                    "step {number}: {name} is left out, because its bytes are not there"
+                ));
                 continue;
             }
             let mut of = |name| {
