@@ -14,7 +14,7 @@ import h5logfs
 @pytest.mark.parametrize("log", logs(), ids=lambda log: str(log.relative_to(ROOT)))
 def test_bytes_are_those_of_the_export(log: Path, tmp_path: Path) -> None:
     options = options_of(log)
-    given = [argument for name, value in options.items() for argument in ("-o", f"{name}={value}")]
+    given = [argument for name, value in options.items() for argument in ("--option", f"{name}={value}")]
     target = tmp_path / "canonical.h5"
     outcome = program("export", "--allow-incomplete", *given, log, target)
     if b"not a log file" in outcome.stderr:
