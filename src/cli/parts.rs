@@ -47,6 +47,11 @@ impl Parts {
 }
 
 impl Parts {
+    /// Whether the file has more than one part. An ordinary HDF5 file is its only one.
+    pub fn are_several(&self) -> bool {
+        self.members.len() > 1
+    }
+
     /// Share of the expected bytes that are there, from 0 to 1.
     pub fn share(&self) -> f64 {
         let members = self.members.iter();

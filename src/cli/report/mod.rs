@@ -326,7 +326,8 @@ impl LogReport {
         let notes = notes.into_iter().chain(&origins.diagnostics);
         let mut notes: Vec<String> = notes.map(Diagnostic::to_string).collect();
         notes.extend(unclosed.as_ref().map(Unclosed::to_string));
-        notes.extend(Parts::of(view).map(|parts| parts.to_string()));
+        let parts = Parts::of(view).filter(Parts::are_several);
+        notes.extend(parts.map(|parts| parts.to_string()));
         notes.extend(logs::part_of(file));
         let found = objects::datasets(view);
         faults.extend(found.faults);
