@@ -246,8 +246,11 @@ impl Figure {
         let pixel = |(x, y): &(f64, f64)| (left + x * size.0, top + (1.0 - y) * height);
         self.frame(at, size);
         for part in &line.parts {
-            self.shapes
-                .push(Shape::Curve(part.iter().map(pixel).collect()));
+            let curve = match part[..] {
+                [point] => cross(pixel(&point)),
+                _ => part.iter().map(pixel).collect(),
+            };
+            self.shapes.push(Shape::Curve(curve));
         }
         let along =
             |value: f64| crate::cli::picture::line::along(line.across, value).unwrap_or(0.5);
@@ -328,6 +331,18 @@ impl Figure {
             is_title: false,
         });
     }
+}
+
+/// A point between blank ones, as a line that the eye finds.
+fn cross((x, y): Pixel) -> Vec<Pixel> {
+    const ARM: f64 = 3.0;
+    vec![
+        (x - ARM, y),
+        (x + ARM, y),
+        (x, y),
+        (x, y - ARM),
+        (x, y + ARM),
+    ]
 }
 
 /// A single value with its units.

@@ -53,7 +53,7 @@ pub struct PlotArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// The dataset, with a slice as in numpy if not all of it is wanted: 'T[3,:,::2]'. Without it, the only dataset of FILE
+    /// The dataset, with a slice as in numpy if not all of it is wanted: `T[3,:,::2]`. Without it, the only dataset of FILE
     #[arg(value_name = "DATASET[SLICE]")]
     pub dataset: Option<String>,
 

@@ -280,8 +280,12 @@ fn path(points: &[(f64, f64)], html: &mut String) -> Result<()> {
     let Some((mut x, mut y)) = points.next() else {
         return Ok(());
     };
-    // A line of no length is a dot.
-    write!(html, "M{x} {y}h0")?;
+    if points.len() == 0 {
+        // The eye does not find a dot.
+        write!(html, "M{} {y}h6", x - 3)?;
+        return Ok(());
+    }
+    write!(html, "M{x} {y}")?;
     for (to_x, to_y) in points {
         write!(html, "l{} {}", to_x - x, to_y - y)?;
         (x, y) = (to_x, to_y);
