@@ -58,6 +58,9 @@ const WORTH_BANDS: Duration = if cfg!(debug_assertions) {
     Duration::from_micros(300)
 };
 
+/// The least elements of such a chunk. A smaller one takes long only where its plan is made, and bands have plans of their own.
+const LEAST_IN_BANDS: u64 = if cfg!(debug_assertions) { 1 } else { 1 << 17 };
+
 /// Longest time to make one chunk. The reader may be gone by then. If not, it makes the chunk itself.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -225,8 +228,11 @@ impl<'a> Ahead<'a> {
     /// Whether several threads put a chunk of dataset `number` together: its blocks are scattered, and take long enough. A chunk
     /// that is made in its reader's memory is not copied, as one is that is made ahead.
     fn is_made_in_bands(self, number: usize) -> bool {
-        let index = self.known_index(number);
-        index.is_some_and(|index| index.has_selections()) && self.last_took(number) >= WORTH_BANDS
+        self.view.grid(number).elements() >= LEAST_IN_BANDS
+            && self.last_took(number) >= WORTH_BANDS
+            && self
+                .known_index(number)
+                .is_some_and(|index| index.has_selections())
     }
 
     fn known_index(self, number: usize) -> Option<Arc<DatasetIndex>> {
