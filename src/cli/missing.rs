@@ -8,7 +8,7 @@ use clap::Args;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::snapshot::Snapshot;
 
-use super::output::Output;
+use super::output::{Output, counted};
 
 /// Exit status of a command whose result is there and lacks lost data.
 pub const STATUS: u8 = 4;
@@ -97,24 +97,20 @@ impl Made<'_> {
 
     /// The numbers of what is lost.
     fn counts(&self, losses: usize) -> String {
-        let count = |number: u64, one: &str, several: &str| match number {
-            1 => format!("1 {one}"),
-            many => format!("{many} {several}"),
-        };
         let left_out = self.snapshot.left_out.iter().map(|lost| lost.elements);
         let elements = left_out.fold(0, u64::saturating_add);
         let names = self.snapshot.left_out.len() as u64;
         let mut counts = Vec::new();
         if losses > 0 {
-            counts.push(count(losses as u64, "finding", "findings"));
+            counts.push(counted(losses as u64, "finding"));
         }
         if elements > 0 {
-            let elements = count(elements, "element", "elements");
-            let names = count(names, "dataset", "datasets");
+            let elements = counted(elements, "element");
+            let names = counted(names, "dataset");
             counts.push(format!("{elements} of {names} left out"));
         }
         if self.left_out > 0 {
-            let parts = count(self.left_out, "part", "parts");
+            let parts = counted(self.left_out, "part");
             counts.push(format!("{parts} of datasets cannot be read"));
         }
         counts.join(", ")

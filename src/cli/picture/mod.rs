@@ -292,6 +292,17 @@ impl Picture {
         Some(Scale { least, most })
     }
 
+    /// The cells of an image as places on a scale, from the upper left one on. `rows`: the axis from top to bottom;
+    /// `columns`: number of cells in a row, at least one.
+    pub fn places(&self, rows: &PictureAxis, columns: usize, scale: Scale) -> Vec<Option<f64>> {
+        let cells = self.thinned.cells.iter();
+        let places: Vec<_> = cells.map(|cell| scale.place(cell.mean)).collect();
+        if !rows.has_ascending_coordinates() {
+            return places;
+        }
+        places.chunks(columns).rev().flatten().copied().collect()
+    }
+
     /// What was not read, or stands for no number, in a few words each.
     pub fn notes(&self) -> Vec<String> {
         let statistics = &self.thinned.statistics;

@@ -159,16 +159,8 @@ impl Figure {
             (height * ratio, height)
         };
         let across = usize::try_from(columns.cells.cells()).unwrap_or(1).max(1);
-        let mut places: Vec<Option<f64>> = picture
-            .thinned
-            .cells
-            .iter()
-            .map(|cell| scale.place(cell.mean))
-            .collect();
+        let places = picture.places(rows, across, scale);
         let is_upwards = rows.has_ascending_coordinates();
-        if is_upwards {
-            places = places.chunks(across).rev().flatten().copied().collect();
-        }
         let at = (left, top);
         self.shapes.push(Shape::Cells {
             at,

@@ -208,15 +208,9 @@ fn image(
 ) -> Result<()> {
     let across = usize::try_from(columns.cells.cells())?.max(1);
     let down = u32::try_from(rows.cells.cells())?;
-    let mut places: Vec<Option<f64>> = picture
-        .thinned
-        .cells
-        .iter()
-        .map(|cell| scale.place(cell.mean))
-        .collect();
+    let places = picture.places(rows, across, scale);
     let (mut first, mut last) = rows.ends();
     if rows.has_ascending_coordinates() {
-        places = places.chunks(across).rev().flatten().copied().collect();
         (first, last) = (last, first);
     }
     let image = png::of_cells(u32::try_from(across)?, down, &places, colours)?;
